@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Time a streaming OpenAI-compatible API from outside, and infer what its prefix cache does.
+
+A cloud API shows when pieces of the answer come, and perhaps how many tokens it counted; what the
+server did has to be inferred from the time to first token. Needs `pip install -r
+requirements.txt`, and a key in the environment, AI_BUILDER_TOKEN unless you choose otherwise.
+
+    python api_timing.py                                    # AI Builder Space, model deepseek
+    python api_timing.py --provider openai --model NAME     # key in OPENAI_API_KEY
+    python api_timing.py --dry-run                          # what would be sent, and no more
+    python api_timing.py --demo                             # no key: brings a small server
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info < (3, 11):
+    sys.exit(f"api_timing.py: expected Python 3.11 or newer, found {sys.version.split()[0]}; "
+             "run it with a newer python3")
+
+import argparse
+import os
+import re
+from dataclasses import dataclass
+from types import ModuleType
+
+import cli
+from providers import DEFAULT, PROVIDERS, Provider
+from trouble import Trouble
+
+DEFAULTS = cli.Sizes(lengths=(2200, 9200, 77_600, 293_000), outputs=(200, 400, 800),
+                     context=100_000, turns=6, repeats=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What is to be measured, as flags and environment say."""
+
+    base_url: str
+    provider: Provider | None
+    key_variable: str | None
+    model: str | None
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = cli.Parser(prog="api_timing.py", description=__doc__.split("\n\n")[0],
+                        epilog="README.md says how to read the result.")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--provider", metavar="NAME", choices=PROVIDERS,
+                       help=f"one of {', '.join(PROVIDERS)} (default {DEFAULT})")
+    where.add_argument("--base-url", metavar="URL", help="any other endpoint, such as "
+                       "http://127.0.0.1:8080/v1")
+    cli.add_server_flags(where)
+    parser.add_argument("--model", metavar="NAME", help="default: the provider's, or the only one")
+    parser.add_argument("--api-key-env", metavar="VAR",
+                        help="the NAME of the environment variable that holds the key")
+    cli.add_common_flags(parser, DEFAULTS)
+    return cli.parse(parser, argv)
+
+
+def target(args: argparse.Namespace, environ: dict[str, str]) -> Target:
+    """Endpoint and key variable: flags first, then AI_BUILDER_TOKEN, then OPENAI_*.
+
+    A key is only ever sent where it was meant to go: --base-url alone sends none. Raises Trouble
+    for a variable name or URL that is none.
+    """
+    variable = args.api_key_env
+    if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+        raise Trouble("--api-key-env: expected the NAME of an environment variable, such as "
+                      "OPENAI_API_KEY, found something else (not shown, it may be a key)")
+    if args.base_url:
+        return Target(base_url=_checked_url("--base-url", args.base_url), provider=None,
+                      key_variable=variable, model=args.model)
+    name = args.provider
+    default_key = PROVIDERS[DEFAULT].key_variable
+    if name is None and default_key not in environ and variable is None:
+        if environ.get("OPENAI_BASE_URL"):
+            return Target(base_url=_checked_url("OPENAI_BASE_URL", environ["OPENAI_BASE_URL"]),
+                          provider=None, model=args.model,
+                          key_variable="OPENAI_API_KEY" if "OPENAI_API_KEY" in environ else None)
+        if environ.get("OPENAI_API_KEY"):
+            name = "openai"
+    provider = PROVIDERS[name or DEFAULT]
+    return Target(base_url=provider.base_url, provider=provider,
+                  key_variable=variable or provider.key_variable,
+                  model=args.model or provider.default_model)
+
+
+def _checked_url(source: str, url: str) -> str:
+    if not re.match(r"https?://[^/\s?#]+", url):
+        raise Trouble(f"{source}: expected a URL such as http://127.0.0.1:8080/v1, found "
+                      "something else; begin it with http:// or https://")
+    return url.rstrip("/").removesuffix("/chat/completions")
+
+
+def read_key(variable: str | None, environ: dict[str, str]) -> str | None:
+    """The key, or None where none is needed; Trouble where the variable is not set."""
+    if variable is None:
+        return None
+    key = environ.get(variable, "").strip()
+    if not key:
+        known = {row.key_variable for row in PROVIDERS.values()}
+        named = variable if variable in known else "the variable that --api-key-env names"
+        raise Trouble(f"expected a key in {named}, found none; export it, choose another "
+                      "--provider, or try --demo, which needs no key")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise Trouble("the key holds a space, a line end or a character that no header can carry; "
+                      "copy it again")
+    return key
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse, find the endpoint, measure, print. Returns the exit status."""
+    args = parse(argv)
+    return cli.guard("api_timing.py", lambda: measure(args))
+
+
+def measure(args: argparse.Namespace) -> int:
+    """One run against the endpoint that flags and environment name."""
+    if args.show:
+        return cli.show(args)
+    from plan import CONTEXT_SLACK, describe, plan
+
+    settings = cli.settings(args, DEFAULTS)
+    out = cli.output_path(args, "api_timing")
+    console = cli.Console(quiet=args.quiet)
+    environ = dict(os.environ)
+    embedded_context = cli.embedded_context(args, settings)
+    notes: list[str] = []
+    if embedded_context is not None:
+        chosen = Target(base_url="", provider=None, key_variable=None, model=None)
+        settings, notes = cli.fit(settings, embedded_context - CONTEXT_SLACK, console)
+        where = "endpoint: a llama-server of its own"
+    else:
+        chosen = target(args, environ)
+        where = f"endpoint: {chosen.base_url}, model {chosen.model or 'the only one there'}"
+    key = None if args.dry_run else read_key(chosen.key_variable, environ)
+    if cli.announce(args, console, [where, describe(plan(settings), rough=True)]):
+        return cli.EXIT_MEASURED
+    openai_api = _import_sdk()
+    with cli.embedded_server(args, embedded_context, console) as embedded_url:
+        endpoint = openai_api.OpenAIEndpoint(
+            f"{embedded_url}/v1" if embedded_url else chosen.base_url, key=key,
+            model=chosen.model, provider=chosen.provider,
+        )
+        console.say("two small requests first, not counted: warming up and calibrating sizes")
+        if note := endpoint.calibrate():
+            notes.append(note)
+            console.say(f"warning: {note}")
+        return cli.run(args, settings, out, endpoint, console, endpoint=endpoint.endpoint(),
+                       notes=notes)
+
+
+def _import_sdk() -> ModuleType:
+    try:
+        import openai_api
+    except ModuleNotFoundError as missing:
+        raise Trouble(f"expected the packages openai and httpx, found no {missing.name}; run: "
+                      "python3 -m pip install -r requirements.txt") from None
+    return openai_api
+
+
+if __name__ == "__main__":
+    sys.exit(main())

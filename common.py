@@ -1,0 +1,154 @@
+"""Filler text and statistics: pure functions, standard library only.
+
+Filler is what the experiments send when the user brings no document: sentences of invented
+lower-case words, so that no model has seen them and no two prompts begin alike. Statistics are
+medians, quartiles and a least-squares line: robust to the one slow request that every run has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+_CONSONANTS = "bcdfghjklmnprstvwz"
+_VOWELS = "aeiou"
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+_VOCABULARY_WORDS = 3000
+_FIT_ROUNDS = 6
+
+
+def filler(seed: int | str, words: int) -> str:
+    """`words` invented words in sentences of 6 to 14, the same for the same seed.
+
+    Lower-case ASCII letters, spaces, full stops and nothing else. A longer text of one seed is
+    not an extension of a shorter one. Raises ValueError below one word.
+    """
+    if words < 1:
+        raise ValueError(f"filler needs at least 1 word, was asked for {words}")
+    rng = random.Random(seed)
+    vocabulary = [_invent_word(rng) for _ in range(min(_VOCABULARY_WORDS, max(words, 50)))]
+    chosen = rng.choices(vocabulary, k=words)
+    start = 0
+    while start < words:
+        end = min(start + rng.randint(6, 14), words)
+        chosen[end - 1] += "."
+        start = end
+    return " ".join(chosen)
+
+
+def _invent_word(rng: random.Random) -> str:
+    syllables = rng.randint(1, 4)
+    word = "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(syllables))
+    return word + (rng.choice(_CONSONANTS) if rng.random() < 0.4 else "")
+
+
+def nonces(rng: random.Random | None = None, *, letters: int = 16) -> Iterator[str]:
+    """An endless series of words to put in front of prompts that must begin like no other.
+
+    A prefix cache matches from the first token, so the *first letters* must differ: the first
+    letter runs through a shuffled alphabet and repeats only after 26 nonces; the rest is random.
+    The default source is the operating system's, so that two runs with one seed share nothing
+    either.
+    """
+    rng = rng or random.SystemRandom()
+    alphabet = list(_ALPHABET)
+    rng.shuffle(alphabet)
+    for first in itertools.cycle(alphabet):
+        yield first + "".join(rng.choices(_ALPHABET, k=letters - 1))
+
+
+def fit_text(
+    target_tokens: int,
+    build: Callable[[int], str],
+    count_tokens: Callable[[str], int],
+    *,
+    tolerance: float = 0.005,
+) -> str:
+    """The text `build(words)` whose `count_tokens` is nearest to `target_tokens`.
+
+    Walks from a first guess by the tokens per word seen so far, which for filler converges in
+    two or three rounds, and stops when the count is within `tolerance` of the target or within
+    one token. Where the frame around the filler alone is larger than the target, that is the
+    text with one word; the caller sees it in the count.
+    """
+    words = max(1, target_tokens // 3)
+    best_text, best_miss = "", float("inf")
+    for _ in range(_FIT_ROUNDS):
+        text = build(words)
+        tokens = count_tokens(text)
+        miss = abs(tokens - target_tokens)
+        if miss < best_miss:
+            best_text, best_miss = text, miss
+        if miss <= max(1.0, tolerance * target_tokens):
+            break
+        step = round((target_tokens - tokens) * words / max(tokens, 1))
+        if step == 0:
+            step = 1 if tokens < target_tokens else -1
+        words = max(1, words + step)
+    return best_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Where the values of one figure lie, in the unit of the values."""
+
+    n: int
+    median: float
+    q1: float
+    q3: float
+    minimum: float
+    maximum: float
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """Median, quartiles and range of the values that are known; None where none is.
+
+    Quartiles are `statistics.quantiles(..., method="inclusive")`: the values are the whole of
+    what was measured, and no quartile lies outside them. One value is its own quartiles.
+    """
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return None
+    if len(known) == 1:
+        q1 = median = q3 = known[0]
+    else:
+        q1, median, q3 = statistics.quantiles(known, n=4, method="inclusive")
+    return Spread(
+        n=len(known), median=median, q1=q1, q3=q3, minimum=known[0], maximum=known[-1]
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """y = intercept + slope · x, in the units of the data."""
+
+    slope: float
+    intercept: float
+    n: int
+
+
+def fit_line(xs: Sequence[float | None], ys: Sequence[float | None]) -> Line | None:
+    """Least-squares line through the pairs in which both are known.
+
+    Ordinary least squares (slope = cov(x, y) / var(x)), by `statistics.linear_regression`.
+    None with fewer than two different x. Raises ValueError where the lengths differ.
+    """
+    pairs = [
+        (x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None
+    ]
+    if len({x for x, _ in pairs}) < 2:
+        return None
+    slope, intercept = statistics.linear_regression(
+        [x for x, _ in pairs], [y for _, y in pairs]
+    )
+    return Line(slope=slope, intercept=intercept, n=len(pairs))
+
+
+def ratio(numerator: float | None, denominator: float | None) -> float | None:
+    """numerator / denominator; None where either is unknown or the denominator is zero."""
+    if numerator is None or not denominator:
+        return None
+    return numerator / denominator

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Ask a llama-server where a request spends its time, and what its prefix cache really reuses.
+
+A llama-server reports, for every request, the prompt tokens it recomputed, those it reused, and
+the milliseconds of prefill and of decode, so nothing here has to be inferred. Standard library
+only: this runs on a bare Python 3.11.
+
+    llama-server -m model.gguf -c 65536 -np 1 --port 8080   # in another terminal
+    python3 local_cache.py                                  # all three experiments
+    python3 local_cache.py --only cache --doc notes.txt     # your own material
+    python3 local_cache.py --demo                           # no server: brings a small one
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info < (3, 11):
+    sys.exit(f"local_cache.py: expected Python 3.11 or newer, found {sys.version.split()[0]}; "
+             "run it with a newer python3")
+
+import argparse
+
+import cli
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+DEFAULTS = cli.Sizes(lengths=(1000, 2000, 4000, 8000, 17000), outputs=(50, 100, 200, 400),
+                     context=51_000, turns=6, repeats=3)
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = cli.Parser(prog="local_cache.py", description=__doc__.split("\n\n")[0],
+                        epilog="README.md says how to set a server up and how to read the result.")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--url", metavar="URL", help=f"the llama-server (default {DEFAULT_URL})")
+    cli.add_server_flags(where)
+    cli.add_common_flags(parser, DEFAULTS)
+    return cli.parse(parser, argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse, find the server, measure, print. Returns the exit status."""
+    args = parse(argv)
+    return cli.guard("local_cache.py", lambda: measure(args))
+
+
+def measure(args: argparse.Namespace) -> int:
+    """One run against the server that the flags name."""
+    if args.show:
+        return cli.show(args)
+    from llama_server import LlamaServer
+    from plan import describe, plan
+
+    settings = cli.settings(args, DEFAULTS)
+    out = cli.output_path(args, "local_cache")
+    console = cli.Console(quiet=args.quiet)
+    embedded_context = cli.embedded_context(args, settings)
+    with cli.embedded_server(args, embedded_context, console) as embedded_url:
+        server = LlamaServer(embedded_url or args.url or DEFAULT_URL, progress=console.is_live)
+        server.wait_until_ready(console.say)
+        facts = server.facts
+        if facts.slots > 1:
+            console.say(f"warning: {facts.slots} slots share the server's memory, and a turn may "
+                        "land in another one; start it with -np 1 for clean figures")
+        settings, notes = cli.fit(settings, facts.context_tokens, console, slots=facts.slots,
+                                  count=server.count_tokens, own_server=bool(embedded_url))
+        planned = plan(settings, server.count_tokens)
+        if cli.announce(args, console, [f"server: {server.url}, {facts.describe()}",
+                                        describe(planned, rough=False)]):
+            return cli.EXIT_MEASURED
+        server.warm_up()
+        return cli.run(args, settings, out, server, console, endpoint=server.endpoint(),
+                       notes=notes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

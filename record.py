@@ -1,0 +1,324 @@
+"""The record of a run: one Sample a request, one Run a file, and the journal in between.
+
+Raw is stored, the rest is derived: a Sample keeps when each piece arrived and what the server
+counted; TTFT, totals and summaries are computed from that and written for the reader's
+convenience only. `load_run` ignores what is derived and computes it again, so that a mended
+formula reaches old files. Seconds and tokens throughout; None is unknown, 0 is zero.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import IO, Any
+
+from summary import summarise
+from version import VERSION
+
+# 1: the first version.
+SCHEMA_VERSION = 1
+
+TEXT, REASONING, TOOL = "text", "reasoning", "tool"
+
+
+class RecordError(Exception):
+    """A file that is no record of ours, or cannot be written; the message is for the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTimings:
+    """What a llama-server says of one request: tokens, and milliseconds as it gives them.
+
+    cache_n: prompt tokens reused; prompt_n: prompt tokens computed, in prompt_ms;
+    predicted_n: tokens written, in predicted_ms; id_slot: the slot that answered.
+    """
+
+    cache_n: int | None = None
+    prompt_n: int | None = None
+    prompt_ms: float | None = None
+    predicted_n: int | None = None
+    predicted_ms: float | None = None
+    id_slot: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Whether this request opened a connection, and what that cost before it was sent."""
+
+    new: bool | None = None
+    connect_s: float | None = None
+    tls_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a request failed: a short kind for programs, one line for people."""
+
+    kind: str
+    message: str
+    http_status: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One request: what was asked, when each piece came, what was counted, or why it failed.
+
+    arrivals_s: seconds from the moment the request's last byte was written to the arrival of
+    each non-empty piece; arrival_kinds: "text", "reasoning" or "tool", one for each arrival.
+    """
+
+    experiment: str
+    arm: str
+    turn: int
+    repeat: int
+    sent_at: str
+    prompt_chars: int
+    prompt_hash: str
+    asked_output_tokens: int
+    arrivals_s: tuple[float, ...] = ()
+    arrival_kinds: tuple[str, ...] = ()
+    first_piece_tokens: int | None = None
+    first_byte_s: float | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    finish_reason: str | None = None
+    server: ServerTimings | None = None
+    connection: Connection | None = None
+    error: Failure | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> bool:
+        """Whether this sample may enter an average: it succeeded, and was cold if it had to be."""
+        return self.error is None and not any(n.startswith("not_cold") for n in self.notes)
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Seconds from sending to the first non-empty piece of any kind."""
+        return self.arrivals_s[0] if self.arrivals_s else None
+
+    @property
+    def total_s(self) -> float | None:
+        """Seconds from sending to the last piece."""
+        return self.arrivals_s[-1] if self.arrivals_s else None
+
+    @property
+    def inter_token_s(self) -> float | None:
+        """(last piece - first piece) / (output tokens - tokens in the first piece).
+
+        The tokens of the first piece are known from a llama-server; elsewhere the mean tokens a
+        piece stand for them. Thinking that was counted but never streamed is no part of the
+        stream and is left out. None without reported tokens, or where nothing is left to divide.
+        """
+        if self.output_tokens is None or len(self.arrivals_s) < 2:
+            return None
+        streamed = float(self.output_tokens)
+        if REASONING not in self.arrival_kinds:
+            streamed -= self.reasoning_tokens or 0
+        first = self.first_piece_tokens or streamed / len(self.arrivals_s)
+        if streamed - first <= 0:
+            return None
+        return (self.arrivals_s[-1] - self.arrivals_s[0]) / (streamed - first)
+
+    @property
+    def inter_chunk_s(self) -> float | None:
+        """Mean gap between pieces: what can be said where no tokens are reported."""
+        gaps = len(self.arrivals_s) - 1
+        return (self.arrivals_s[-1] - self.arrivals_s[0]) / gaps if gaps > 0 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, and the derived seconds beside them."""
+        derived = ("ttft_s", "total_s", "inter_token_s", "inter_chunk_s")
+        return asdict(self) | {name: getattr(self, name) for name in derived}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Sample:
+        """The sample of a JSON object; unknown and derived names are ignored.
+
+        Raises TypeError or ValueError where a required name is missing or of the wrong shape.
+        """
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        for name, kind in (("server", ServerTimings), ("connection", Connection),
+                           ("error", Failure)):
+            if known.get(name) is not None:
+                known[name] = kind(**known[name])
+        for name in ("arrivals_s", "arrival_kinds", "notes"):
+            known[name] = tuple(known.get(name, ()))
+        return cls(**known)
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One run of one script: the facts around it, and its samples in the order they were made."""
+
+    tool: str
+    command: list[str]
+    created_at: str
+    environment: dict[str, Any]
+    endpoint: dict[str, Any]
+    settings: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    complete: bool = False
+    version: str = VERSION
+    schema_version: int = SCHEMA_VERSION
+
+    def header(self) -> dict[str, Any]:
+        """Everything but the samples and what is derived from them."""
+        names = ("schema_version", "complete", "tool", "version", "command", "created_at",
+                 "environment", "endpoint", "settings", "notes")
+        return {name: getattr(self, name) for name in names}
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole record, summaries computed from the samples now."""
+        return self.header() | {
+            "samples": [sample.to_json() for sample in self.samples],
+            "summaries": summarise(self.samples),
+            "verdicts": [],
+        }
+
+
+def dumps(value: Any) -> str:
+    """Strict JSON on one line: a NaN or an infinity is a defect of ours and raises ValueError."""
+    return json.dumps(value, allow_nan=False)
+
+
+def to_text(run: Run) -> str:
+    """The whole record as JSON, a line for each sample and each summary, so that it can be read
+    and compared line by line."""
+    blocks = []
+    for name, value in run.to_json().items():
+        lines = ",\n  ".join(dumps(item) for item in value) if isinstance(value, list) else ""
+        text = f"[\n  {lines}\n ]" if lines and name != "command" else dumps(value)
+        blocks.append(f" {dumps(name)}: {text}")
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+
+class Journal:
+    """The samples of a run as they come, a line each, so that a kill loses at most one request.
+
+    `OUT.partial.jsonl` lies beside the output from the start of the run until `finish` has
+    written the whole. Raises RecordError where it cannot be created or is there already.
+    """
+
+    def __init__(self, out: Path, run: Run) -> None:
+        self.out = out
+        self.run = run
+        self.path = out.with_name(out.name + ".partial.jsonl")
+        if out.exists():
+            raise RecordError(f"{out} exists, and a result is never overwritten: "
+                              "give --out another name, or move the file")
+        try:
+            self._file: IO[str] = self.path.open("x", encoding="utf-8")
+        except FileExistsError:
+            raise RecordError(
+                f"{self.path} exists: another run writes there, or one was killed and left its "
+                "samples (look with --show); move it, or give --out another name") from None
+        except OSError as error:
+            raise RecordError(f"--out {out}: cannot write there ({error.strerror}); "
+                              "give a path in a folder that exists and is writable") from None
+        self._write(run.header())
+
+    def add(self, sample: Sample) -> None:
+        """Keep the sample in the run and on disk, now.
+
+        A disk that is full does not end the run: the sample stays in memory for `finish`.
+        """
+        self.run.samples.append(sample)
+        with contextlib.suppress(OSError):
+            self._write(sample.to_json())
+
+    def discard(self) -> None:
+        """Nothing was measured: leave nothing behind."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+    def finish(self, *, complete: bool) -> Path:
+        """Write the record atomically under the output's name, and drop the journal.
+
+        If something has taken the name meanwhile, the next free `NAME-2.json` is used; the path
+        that was written is returned. Raises RecordError where it cannot be written; the journal
+        then stays.
+        """
+        self.run.complete = complete
+        with contextlib.suppress(OSError):
+            self._file.close()
+        whole = self.out.with_name(self.out.name + ".writing")
+        try:
+            with whole.open("w", encoding="utf-8") as file:
+                file.write(to_text(self.run))
+                file.flush()
+                os.fsync(file.fileno())
+            path = _claim(whole, self.out)
+        except OSError as error:
+            raise RecordError(f"{self.out}: cannot be written ({error.strerror})") from None
+        self.path.unlink(missing_ok=True)
+        return path
+
+    def _write(self, value: Mapping[str, Any]) -> None:
+        self._file.write(dumps(value) + "\n")
+        self._file.flush()
+
+
+def _claim(whole: Path, out: Path) -> Path:
+    """Move `whole` to the first free of OUT, OUT-2, OUT-3 …, never over an existing file."""
+    target, n = out, 1
+    while True:
+        try:
+            # An empty file made exclusively holds the name; replacing it is atomic everywhere.
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        except FileExistsError:
+            n += 1
+            target = out.with_name(f"{out.stem}-{n}{out.suffix}")
+            continue
+        os.replace(whole, target)
+        return target
+
+
+def load_run(path: Path) -> Run:
+    """A Run from its JSON file, or from the journal that a killed run left.
+
+    Raises RecordError, in one line, for a file that cannot be read, is no record, or has a
+    schema version that this program does not know.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise RecordError(f"{path}: expected a run's JSON, found bytes that are no UTF-8") from None
+    header, sample_data = _parse(path, text)
+    version = header.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise RecordError(f"{path}: expected schema_version {SCHEMA_VERSION}, found {version!r}; "
+                          "use the version of this tool that wrote it")
+    known = {f.name: header[f.name] for f in fields(Run) if f.name in header}
+    try:
+        known["samples"] = [Sample.from_json(data) for data in sample_data]
+        return Run(**known)
+    except (TypeError, ValueError, KeyError) as error:
+        raise RecordError(f"{path}: expected a run's JSON, but {error}") from None
+
+
+def _parse(path: Path, text: str) -> tuple[dict[str, Any], list[Any]]:
+    """Header and sample objects of either form of file."""
+    try:
+        whole = json.loads(text)
+    except ValueError:
+        lines = []
+        for line in text.split("\n"):
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                break  # the line that the kill cut short
+        whole = lines[0] | {"samples": lines[1:]} if lines and isinstance(lines[0], dict) else None
+    if not isinstance(whole, dict) or "schema_version" not in whole:
+        raise RecordError(f"{path}: expected a run's JSON or journal, found something else")
+    samples = whole.get("samples", [])  # a journal of the header alone has none
+    return whole, samples if isinstance(samples, list) else []

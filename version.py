@@ -1,0 +1,3 @@
+"""The version of this tool, as --version and every record give it."""
+
+VERSION = "0.1.0"
