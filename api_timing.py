@@ -121,26 +121,27 @@ def measure(args: argparse.Namespace) -> int:
     """One run against the endpoint that flags and environment name."""
     if args.show:
         return cli.show(args)
+    import runner
     from plan import CONTEXT_SLACK, describe, plan
 
     settings = cli.settings(args, DEFAULTS)
     out = cli.output_path(args, "api_timing")
-    console = cli.Console(quiet=args.quiet)
+    console = runner.Console(quiet=args.quiet)
     environ = dict(os.environ)
-    embedded_context = cli.embedded_context(args, settings)
+    embedded_context = runner.embedded_context(args, settings)
     notes: list[str] = []
     if embedded_context is not None:
         chosen = Target(base_url="", provider=None, key_variable=None, model=None)
-        settings, notes = cli.fit(settings, embedded_context - CONTEXT_SLACK, console)
+        settings, notes = runner.fit(settings, embedded_context - CONTEXT_SLACK, console)
         where = "endpoint: a llama-server of its own"
     else:
         chosen = target(args, environ)
         where = f"endpoint: {chosen.base_url}, model {chosen.model or 'the only one there'}"
     key = None if args.dry_run else read_key(chosen.key_variable, environ)
-    if cli.announce(args, console, [where, describe(plan(settings), rough=True)]):
+    if runner.announce(args, console, [where, describe(plan(settings), rough=True)]):
         return cli.EXIT_MEASURED
     openai_api = _import_sdk()
-    with cli.embedded_server(args, embedded_context, console) as embedded_url:
+    with runner.embedded_server(args, embedded_context, console) as embedded_url:
         endpoint = openai_api.OpenAIEndpoint(
             f"{embedded_url}/v1" if embedded_url else chosen.base_url, key=key,
             model=chosen.model, provider=chosen.provider,
@@ -149,7 +150,7 @@ def measure(args: argparse.Namespace) -> int:
         if note := endpoint.calibrate():
             notes.append(note)
             console.say(f"warning: {note}")
-        return cli.run(args, settings, out, endpoint, console, endpoint=endpoint.endpoint(),
+        return runner.run(args, settings, out, endpoint, console, endpoint=endpoint.endpoint(),
                        notes=notes)
 
 

@@ -1,4 +1,4 @@
-"""What both command lines share: the flags, the run around the experiments, and its ends.
+"""What both command lines share: the flags, what they mean, and how a program ends.
 
 Imported before the command line is parsed, so it imports nothing that `--help` does not need;
 what measuring needs is imported where measuring begins.
@@ -7,12 +7,11 @@ what measuring needs is imported where measuring begins.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,13 +19,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from trouble import Trouble, one_line
 
 if TYPE_CHECKING:
-    from experiments import Backend, Settings
-    from record import Run, Sample
-    from timing import Progress
+    from experiments import Settings
 
 EXIT_MEASURED, EXIT_NO_SAMPLE, EXIT_TROUBLE, EXIT_INTERRUPTED = 0, 1, 2, 130
 EXPERIMENT_NAMES = ("length", "output", "cache")
-LINE_COLUMNS = 79
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,204 +174,6 @@ def output_path(args: argparse.Namespace, tool: str) -> Path:
     return out
 
 
-def embedded_context(args: argparse.Namespace, wanted: Settings) -> int | None:
-    """The context of the server that --demo or --serve is going to start; None without them."""
-    if args.demo:
-        from embedded import DEMO_CONTEXT_TOKENS
-
-        return DEMO_CONTEXT_TOKENS
-    if args.serve:
-        from plan import context_needed
-
-        return context_needed(wanted)
-    return None
-
-
-@contextlib.contextmanager
-def embedded_server(
-    args: argparse.Namespace, context_tokens: int | None, console: Console
-) -> Iterator[str | None]:
-    """The URL of the server that --demo or --serve asks for, while the context lasts; else None."""
-    if context_tokens is None:
-        yield None
-        return
-    from embedded import demo_model, serve
-
-    model = demo_model() if args.demo else args.serve
-    console.say(f"starting a llama-server of {Path(model).name}, {context_tokens:,} tokens of "
-                "context")
-    with serve(model, context_tokens) as url:
-        yield url
-
-
-def fit(
-    wanted: Settings, context_tokens: int, console: Console, *, slots: int = 1,
-    count: Callable[[str], int] | None = None, own_server: bool = True,
-) -> tuple[Settings, list[str]]:
-    """The settings cut to the context, and a line, also said, for each size that was left out.
-
-    Raises Trouble where nothing fits.
-    """
-    from plan import estimate_tokens, fit_context
-
-    fitting, left_out = fit_context(wanted, context_tokens, slots, count or estimate_tokens,
-                                    can_restart=not own_server)
-    for text in left_out:
-        console.say(text, always=True)
-    if not fitting.experiments:
-        raise Trouble("expected a size that fits the server's context, found none (see above); "
-                      "give smaller sizes, or the server more context")
-    return fitting, left_out
-
-
-def announce(args: argparse.Namespace, console: Console, lines: list[str]) -> bool:
-    """Say what is coming before the first token is spent; True where that is all (--dry-run)."""
-    for text in lines:
-        if args.dry_run:
-            print(text)
-        else:
-            console.say(text)
-    return bool(args.dry_run)
-
-
-class Console:
-    """What goes to stderr: words about the run, and one live line on a terminal."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self.is_live = sys.stderr.isatty() and not quiet
-        self._live = ""
-        self._label = ""
-
-    def say(self, text: str, *, always: bool = False) -> None:
-        """One line; `always` even under --quiet."""
-        if always or not self._quiet:
-            self._draw("")
-            print(text, file=sys.stderr, flush=True)
-
-    def request(self, asked: Sample) -> None:
-        """Show which request is under way."""
-        self._label = (f"{asked.experiment} {asked.arm}, "
-                       + (f"turn {asked.turn}" if asked.experiment == "cache"
-                          else f"repeat {asked.repeat}"))
-        self._draw(self._label)
-
-    def progress(self, progress: Progress) -> None:
-        """Show how far the prefill of that request has come."""
-        self._draw(f"{self._label}: prefill {progress.processed_tokens:,} / "
-                   f"{progress.total_tokens:,} tokens")
-
-    def done(self) -> None:
-        """Wipe the live line."""
-        self._draw("")
-
-    def _draw(self, text: str) -> None:
-        if self.is_live and text != self._live:
-            text = text[:LINE_COLUMNS]
-            sys.stderr.write("\r" + text.ljust(len(self._live)) + ("" if text else "\r"))
-            sys.stderr.flush()
-            self._live = text
-
-
-def run(
-    args: argparse.Namespace, wanted: Settings, out: Path, backend: Backend, console: Console, *,
-    endpoint: dict[str, Any], notes: list[str],
-) -> int:
-    """Run the experiments, keep every sample as it comes, print, and return the exit status."""
-    import experiments
-    from record import Journal, RecordError, to_text
-    from tables import render
-    from timing import RequestFailed
-
-    record = _blank_run(args, wanted, endpoint, notes)
-    try:
-        journal = Journal(out, record)
-    except RecordError as error:
-        raise Trouble(str(error)) from None
-    lab = experiments.Lab(backend=backend, settings=wanted, on_request=console.request,
-                          on_progress=console.progress if console.is_live else None)
-    status, complete = EXIT_MEASURED, False
-    try:
-        for sample in experiments.run(lab):
-            journal.add(sample)
-            if sample.error is not None:
-                console.say(f"{sample.experiment} {sample.arm} turn {sample.turn} failed: "
-                            f"{sample.error.message}", always=True)
-        complete = True
-        status = EXIT_MEASURED if _every_condition_measured(record) else EXIT_NO_SAMPLE
-    except KeyboardInterrupt:
-        status = EXIT_INTERRUPTED
-    except RequestFailed as failed:
-        # Between samples, where a prompt is sized; what was measured is kept all the same.
-        status = EXIT_NO_SAMPLE
-        console.say(f"stopped: the server does not answer any more ({failed})", always=True)
-    finally:
-        _on_stop_signals(signal.SIG_IGN)  # a second Ctrl-C must not cut the writing short
-        console.done()
-        path = _finish(journal, complete, console)
-    if path is None and not record.samples:
-        console.say("stopped before anything was measured; nothing was written", always=True)
-        return status
-    if args.json or path is None:
-        print(to_text(record), end="")
-    else:
-        print(render(record))
-    if path is not None:
-        console.say(f"raw data{'' if complete else ' (incomplete)'}: {path}")
-    return status
-
-
-def _finish(journal: Any, complete: bool, console: Console) -> Path | None:
-    """Write the record, whatever ended the run; None where there is none or it can't be written."""
-    from record import RecordError
-
-    if not journal.run.samples:
-        journal.discard()
-        return None
-    try:
-        path: Path = journal.finish(complete=complete)
-        return path
-    except RecordError as error:
-        console.say(f"warning: {error}; the JSON goes to stdout instead", always=True)
-        return None
-
-
-def _every_condition_measured(record: Run) -> bool:
-    conditions = {(s.experiment, s.arm) for s in record.samples}
-    return conditions == {(s.experiment, s.arm) for s in record.samples if s.counts}
-
-
-def _blank_run(
-    args: argparse.Namespace, wanted: Settings, endpoint: dict[str, Any], notes: list[str]
-) -> Run:
-    import platform
-    from dataclasses import asdict
-    from datetime import UTC, datetime
-
-    from record import Run
-
-    chosen = asdict(wanted) | {"document": None if args.doc is None else Path(args.doc).name,
-                               "document_chars": wanted.document and len(wanted.document)}
-    return Run(
-        tool=Path(args.prog).stem, command=args.command,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        environment={"python": platform.python_version(), "system": platform.system(),
-                     "machine": platform.machine(), "cpus": os.cpu_count()},
-        endpoint=endpoint, settings=chosen, notes=list(notes),
-    )
-
-
-def _on_stop_signals(action: Any) -> None:
-    """What SIGINT, SIGTERM and SIGHUP do from now on."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), action)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def show(args: argparse.Namespace) -> int:
     """Print a saved run's tables, or its JSON with all that is derived computed anew."""
     from record import RecordError, load_run, to_text
@@ -389,16 +187,31 @@ def show(args: argparse.Namespace) -> int:
     return EXIT_MEASURED
 
 
+def on_stop_signals(action: Any) -> None:
+    """What SIGINT, SIGTERM and SIGHUP do from now on: a kill ends a run as Ctrl-C does."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), action)
+
+
 def guard(prog: str, body: Callable[[], int]) -> int:
     """Run `body`; whatever ends it early becomes one line and an exit status.
 
-    A kill counts as Ctrl-C does. A reader that closes the pipe early ends the output, no more:
-    by then the record is written.
+    A reader that closes the pipe early ends the output, no more: by then the record is written.
     """
+
+    def defect(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        while trace.tb_next:
+            trace = trace.tb_next
+        place = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        print(f"{prog}: a defect of this tool, please report it: {kind.__name__} at {place}: "
+              f"{one_line(error)}", file=sys.stderr)
+
+    sys.excepthook = defect
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    _on_stop_signals(_interrupt)
+    on_stop_signals(signal.default_int_handler)
     try:
         status = body()
         sys.stdout.flush()
@@ -407,7 +220,7 @@ def guard(prog: str, body: Callable[[], int]) -> int:
         print(f"{prog}: {one_line(trouble, limit=1000)}", file=sys.stderr)
         return EXIT_TROUBLE
     except KeyboardInterrupt:
-        print(f"{prog}: interrupted before anything was measured", file=sys.stderr)
+        print(f"{prog}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -50,28 +50,29 @@ def measure(args: argparse.Namespace) -> int:
     """One run against the server that the flags name."""
     if args.show:
         return cli.show(args)
+    import runner
     from llama_server import LlamaServer
     from plan import describe, plan
 
     settings = cli.settings(args, DEFAULTS)
     out = cli.output_path(args, "local_cache")
-    console = cli.Console(quiet=args.quiet)
-    embedded_context = cli.embedded_context(args, settings)
-    with cli.embedded_server(args, embedded_context, console) as embedded_url:
+    console = runner.Console(quiet=args.quiet)
+    embedded_context = runner.embedded_context(args, settings)
+    with runner.embedded_server(args, embedded_context, console) as embedded_url:
         server = LlamaServer(embedded_url or args.url or DEFAULT_URL, progress=console.is_live)
         server.wait_until_ready(console.say)
         facts = server.facts
         if facts.slots > 1:
             console.say(f"warning: {facts.slots} slots share the server's memory, and a turn may "
                         "land in another one; start it with -np 1 for clean figures")
-        settings, notes = cli.fit(settings, facts.context_tokens, console, slots=facts.slots,
+        settings, notes = runner.fit(settings, facts.context_tokens, console, slots=facts.slots,
                                   count=server.count_tokens, own_server=bool(embedded_url))
         planned = plan(settings, server.count_tokens)
-        if cli.announce(args, console, [f"server: {server.url}, {facts.describe()}",
+        if runner.announce(args, console, [f"server: {server.url}, {facts.describe()}",
                                         describe(planned, rough=False)]):
             return cli.EXIT_MEASURED
         server.warm_up()
-        return cli.run(args, settings, out, server, console, endpoint=server.endpoint(),
+        return runner.run(args, settings, out, server, console, endpoint=server.endpoint(),
                        notes=notes)
 
 

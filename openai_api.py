@@ -173,31 +173,46 @@ class OpenAIEndpoint:
 
     def stream(self, prompt: Prompt, output_tokens: int) -> Iterator[Event]:
         """Send the prompt as chat messages, and yield what happens."""
-        self._wire = wire = Wire(self._now)
         messages = [
             {"role": m.role, "content": m.text or NO_ANSWER if m.role == ASSISTANT else m.text}
             for m in prompt
         ]
         reason = None
         try:
-            chunks = self._client.chat.completions.create(
-                model=self.model, messages=cast(Any, messages), stream=True,
-                stream_options={"include_usage": True},
-                extra_body={self._provider.limit_parameter: output_tokens},
-            )
-            yield Sent(at_s=_known(wire.sent_at), connection=wire.connection)
+            chunks = self._send(messages, output_tokens)
+            yield Sent(at_s=_known(self._wire.sent_at), connection=self._wire.connection)
             self._refuse_other_than_a_stream(chunks.response)
-            for chunk in chunks:
-                if wire.first_byte_at is not None:
-                    yield FirstByte(at_s=wire.first_byte_at)
+            for number, chunk in enumerate(chunks):
+                if number == 0:
+                    yield FirstByte(at_s=_known(self._wire.first_byte_at))
                 data = chunk.to_dict(warnings=False)
                 reason = finish_reason(data) or reason
-                yield from decode(data, _known(wire.bytes_at))
+                yield from decode(data, _known(self._wire.bytes_at))
         except (openai.OpenAIError, httpx.HTTPError, httpx.StreamError, ValueError) as error:
             raise self._failure(error) from None
         if reason is None:
             raise RequestFailed("incomplete", "the stream ended without a finish_reason")
         yield End(finish_reason=reason)
+
+    def _send(self, messages: list[dict[str, str]], output_tokens: int) -> Any:
+        """The stream of an answer, its headers read.
+
+        Not retried, but for one case: the server had closed the kept connection before this
+        request came. Nobody read the request then, and it goes out anew, on a clock of its own.
+        """
+        while True:
+            self._wire = wire = Wire(self._now)
+            try:
+                return self._client.chat.completions.create(
+                    model=self.model, messages=cast(Any, messages), stream=True,
+                    stream_options={"include_usage": True},
+                    extra_body={self._provider.limit_parameter: output_tokens},
+                )
+            except openai.APIConnectionError as error:
+                if wire.connection.new or not isinstance(
+                    error.__cause__, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError
+                ):
+                    raise
 
     def _on_request(self, request: httpx.Request) -> None:
         request.extensions["trace"] = self._wire.trace

@@ -128,7 +128,8 @@ def output_table(samples: Sequence[Sample], *, native: bool) -> str:
     """Decode time against output length; a size that the answer fell short of says so."""
     title = "output: time to write the output (decode), one short input"
     decode = "decode ms" if native else "TTFT ms"
-    headers = ["asked", "written", decode, "ms/token", "tokens/s", "total ms", "quartiles", "n", ""]
+    headers = ["asked", "written", decode, "ms/token", "tokens/s", "total ms", "quartiles", "n",
+               "stopped early"]
     per_token = decode_s_per_token if native else inter_token_s
     rows = []
     for arm in arms(samples):
@@ -141,7 +142,7 @@ def output_table(samples: Sequence[Sample], *, native: bool) -> str:
             count(int(arm)), count(written), ms(median(chosen, decode_s if native else ttft_s)),
             ms(each), per_s(inverse(each)), ms(median(chosen, total_s)),
             quartiles_ms(chosen, total_s), str(len(chosen)),
-            f"{short} of {len(chosen)} stopped early" if short else "",
+            f"{short} of {len(chosen)}" if short else "",
         ])
     if not any(row[-1] for row in rows):
         headers, rows = headers[:-1], [row[:-1] for row in rows]

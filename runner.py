@@ -1,0 +1,196 @@
+"""The run around the experiments: the server it brings, the plan, the journal, and its ends.
+
+Both command lines come here with a backend and settings. Everything said goes to stderr; what was
+measured goes to stdout and into the record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import experiments
+from cli import EXIT_INTERRUPTED, EXIT_MEASURED, EXIT_NO_SAMPLE, on_stop_signals
+from embedded import DEMO_CONTEXT_TOKENS, demo_model, serve
+from experiments import Backend, Settings
+from plan import context_needed, estimate_tokens, fit_context
+from record import Journal, RecordError, Run, Sample, to_text
+from tables import render
+from timing import Progress, RequestFailed
+from trouble import Trouble
+
+LINE_COLUMNS = 79
+
+
+def embedded_context(args: argparse.Namespace, wanted: Settings) -> int | None:
+    """The context of the server that --demo or --serve is going to start; None without them."""
+    if args.demo:
+        return DEMO_CONTEXT_TOKENS
+    return context_needed(wanted) if args.serve else None
+
+
+@contextlib.contextmanager
+def embedded_server(
+    args: argparse.Namespace, context_tokens: int | None, console: Console
+) -> Iterator[str | None]:
+    """The URL of the server that --demo or --serve asks for, while the context lasts; else None."""
+    if context_tokens is None:
+        yield None
+        return
+    model = demo_model() if args.demo else args.serve
+    console.say(f"starting a llama-server of {Path(model).name}, {context_tokens:,} tokens of "
+                "context")
+    with serve(model, context_tokens) as url:
+        yield url
+
+
+def fit(
+    wanted: Settings, context_tokens: int, console: Console, *, slots: int = 1,
+    count: Callable[[str], int] | None = None, own_server: bool = True,
+) -> tuple[Settings, list[str]]:
+    """The settings cut to the context, and a line, also said, for each size that was left out.
+
+    Raises Trouble where nothing fits.
+    """
+    fitting, left_out = fit_context(wanted, context_tokens, slots, count or estimate_tokens,
+                                    can_restart=not own_server)
+    for text in left_out:
+        console.say(text, always=True)
+    if not fitting.experiments:
+        raise Trouble("expected a size that fits the server's context, found none (see above); "
+                      "give smaller sizes, or the server more context")
+    return fitting, left_out
+
+
+def announce(args: argparse.Namespace, console: Console, lines: list[str]) -> bool:
+    """Say what is coming before the first token is spent; True where that is all (--dry-run)."""
+    for text in lines:
+        if args.dry_run:
+            print(text)
+        else:
+            console.say(text)
+    return bool(args.dry_run)
+
+
+class Console:
+    """What goes to stderr: words about the run, and one live line on a terminal."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self.is_live = sys.stderr.isatty() and not quiet
+        self._live = ""
+        self._label = ""
+
+    def say(self, text: str, *, always: bool = False) -> None:
+        """One line; `always` even under --quiet."""
+        if always or not self._quiet:
+            self._draw("")
+            print(text, file=sys.stderr, flush=True)
+
+    def request(self, asked: Sample) -> None:
+        """Show which request is under way."""
+        self._label = (f"{asked.experiment} {asked.arm}, "
+                       + (f"turn {asked.turn}" if asked.experiment == "cache"
+                          else f"repeat {asked.repeat}"))
+        self._draw(self._label)
+
+    def progress(self, progress: Progress) -> None:
+        """Show how far the prefill of that request has come."""
+        self._draw(f"{self._label}: prefill {progress.processed_tokens:,} / "
+                   f"{progress.total_tokens:,} tokens")
+
+    def done(self) -> None:
+        """Wipe the live line."""
+        self._draw("")
+
+    def _draw(self, text: str) -> None:
+        if self.is_live and text != self._live:
+            text = text[:LINE_COLUMNS]
+            sys.stderr.write("\r" + text.ljust(len(self._live)) + ("" if text else "\r"))
+            sys.stderr.flush()
+            self._live = text
+
+
+def run(
+    args: argparse.Namespace, wanted: Settings, out: Path, backend: Backend, console: Console, *,
+    endpoint: dict[str, Any], notes: list[str],
+) -> int:
+    """Run the experiments, keep every sample as it comes, print, and return the exit status."""
+    record = _blank_run(args, wanted, endpoint, notes)
+    try:
+        journal = Journal(out, record)
+    except RecordError as error:
+        raise Trouble(str(error)) from None
+    lab = experiments.Lab(backend=backend, settings=wanted, on_request=console.request,
+                          on_progress=console.progress if console.is_live else None)
+    status = EXIT_NO_SAMPLE
+    complete = False
+    try:
+        for sample in experiments.run(lab):
+            journal.add(sample)
+            if sample.error is not None:
+                console.say(f"{sample.experiment} {sample.arm} turn {sample.turn} failed: "
+                            f"{sample.error.message}", always=True)
+        complete = True
+        status = EXIT_MEASURED if _every_condition_measured(record) else EXIT_NO_SAMPLE
+    except KeyboardInterrupt:
+        status = EXIT_INTERRUPTED
+    except RequestFailed as failed:
+        # Between samples, where a prompt is sized: the server went away.
+        console.say(f"stopped: the server does not answer any more ({failed})", always=True)
+    finally:
+        console.done()
+        path = _finish(journal, console, complete=complete)
+    if not record.samples:
+        console.say("stopped before anything was measured; nothing was written", always=True)
+        return status
+    print(to_text(record).rstrip() if args.json or path is None else render(record))
+    if path is not None:
+        console.say(f"raw data{'' if complete else ' (incomplete)'}: {path}")
+    return status
+
+
+def _finish(journal: Journal, console: Console, *, complete: bool) -> Path | None:
+    """Write the record, whatever ended the run; None where there is none or it can't be written.
+
+    A second Ctrl-C must not cut the writing short.
+    """
+    on_stop_signals(signal.SIG_IGN)
+    try:
+        if not journal.run.samples:
+            journal.discard()
+            return None
+        return journal.finish(complete=complete)
+    except RecordError as error:
+        console.say(f"warning: {error}; the JSON goes to stdout instead", always=True)
+        return None
+    finally:
+        on_stop_signals(signal.default_int_handler)
+
+
+def _every_condition_measured(record: Run) -> bool:
+    conditions = {(s.experiment, s.arm) for s in record.samples}
+    return conditions == {(s.experiment, s.arm) for s in record.samples if s.counts}
+
+
+def _blank_run(
+    args: argparse.Namespace, wanted: Settings, endpoint: dict[str, Any], notes: list[str]
+) -> Run:
+    chosen = asdict(wanted) | {"document": None if args.doc is None else Path(args.doc).name,
+                               "document_chars": wanted.document and len(wanted.document)}
+    return Run(
+        tool=Path(args.prog).stem, command=args.command,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        environment={"python": platform.python_version(), "system": platform.system(),
+                     "machine": platform.machine(), "cpus": os.cpu_count()},
+        endpoint=endpoint, settings=chosen, notes=list(notes),
+    )
