@@ -47,8 +47,8 @@ def render(run: Run) -> str:
 def heading(run: Run) -> str:
     """Which server and model, when, and whether the run was finished."""
     end = run.endpoint
-    lines = [f"{run.tool}: {end.get('model', UNKNOWN)} at {end.get('url', UNKNOWN)}, "
-             f"{run.created_at[:19].replace('T', ' ')} UTC"]
+    lines = [f"{run.tool}: {end.get('model', UNKNOWN)}",
+             f"{end.get('url', UNKNOWN)}, {run.created_at[:19].replace('T', ' ')} UTC"]
     if not run.complete:
         lines.append("INCOMPLETE: this run was stopped before its end")
     return "\n".join(lines)
@@ -58,7 +58,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Right-aligned columns, two spaces apart, each as wide as its widest cell."""
     cells = [list(headers), *(list(row) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
              for row in cells]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
@@ -129,7 +129,7 @@ def output_table(samples: Sequence[Sample], *, native: bool) -> str:
     title = "output: time to write the output (decode), one short input"
     decode = "decode ms" if native else "TTFT ms"
     headers = ["asked", "written", decode, "ms/token", "tokens/s", "total ms", "quartiles", "n",
-               "stopped early"]
+               "short"]
     per_token = decode_s_per_token if native else inter_token_s
     rows = []
     for arm in arms(samples):
@@ -144,10 +144,11 @@ def output_table(samples: Sequence[Sample], *, native: bool) -> str:
             quartiles_ms(chosen, total_s), str(len(chosen)),
             f"{short} of {len(chosen)}" if short else "",
         ])
+    legend = "short: answers that stopped before the length asked for"
     if not any(row[-1] for row in rows):
-        headers, rows = headers[:-1], [row[:-1] for row in rows]
+        headers, rows, legend = headers[:-1], [row[:-1] for row in rows], ""
     fitted = line(samples, lambda s: s.output_tokens, total_s)
-    return _join(title, table(headers, rows), chunk_line(samples), slope_line(
+    return _join(title, table(headers, rows), legend, chunk_line(samples), slope_line(
         fitted, "total time grows by", "output token", 1))
 
 
@@ -223,8 +224,8 @@ def slope_line(fitted: Line | None, what: str, unit: str, scale: float) -> str:
     """The slope of a least-squares line, for people; nothing where there is no line."""
     if fitted is None:
         return ""
-    return (f"{what} {ms(fitted.slope * scale)} ms for each {unit} "
-            f"(least squares over {fitted.n} requests)")
+    return (f"{what} {ms(fitted.slope * scale)} ms per {unit} "
+            f"(least squares, {fitted.n} requests)")
 
 
 def remarks(samples: Sequence[Sample]) -> str:
