@@ -22,19 +22,20 @@ if sys.version_info < (3, 11):
 import argparse
 import os
 import re
-from dataclasses import dataclass
-from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 import cli
 from providers import DEFAULT, PROVIDERS, Provider
 from trouble import Trouble
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 DEFAULTS = cli.Sizes(lengths=(2200, 9200, 77_600, 293_000), outputs=(200, 400, 800),
                      context=100_000, turns=6, repeats=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(NamedTuple):
     """What is to be measured, as flags and environment say."""
 
     base_url: str

@@ -1,7 +1,7 @@
 """What both command lines share: the flags, what they mean, and how a program ends.
 
-Imported before the command line is parsed, so it imports nothing that `--help` does not need;
-what measuring needs is imported where measuring begins.
+Imported before the command line is parsed, so it imports nothing that `--help` does not need (no
+dataclasses, no pathlib: they would double its time); the rest is imported where it is used.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from trouble import Trouble, one_line
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from experiments import Settings
 
 EXIT_MEASURED, EXIT_NO_SAMPLE, EXIT_TROUBLE, EXIT_INTERRUPTED = 0, 1, 2, 130
 EXPERIMENT_NAMES = ("length", "output", "cache")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class Sizes(NamedTuple):
     """A set of defaults: tokens, turns, repeats."""
 
     lengths: tuple[int, ...]
@@ -165,6 +164,7 @@ def settings(args: argparse.Namespace, defaults: Sizes) -> Settings:
 def output_path(args: argparse.Namespace, tool: str) -> Path:
     """Where the record will go; raises Trouble, before the run, where it could not."""
     from datetime import UTC, datetime
+    from pathlib import Path
 
     out = Path(args.out or f"{tool}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
     if not out.parent.is_dir():
@@ -176,6 +176,8 @@ def output_path(args: argparse.Namespace, tool: str) -> Path:
 
 def show(args: argparse.Namespace) -> int:
     """Print a saved run's tables, or its JSON with all that is derived computed anew."""
+    from pathlib import Path
+
     from record import RecordError, load_run, to_text
     from tables import render
 
@@ -203,7 +205,7 @@ def guard(prog: str, body: Callable[[], int]) -> int:
     def defect(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         while trace.tb_next:
             trace = trace.tb_next
-        place = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        place = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
         print(f"{prog}: a defect of this tool, please report it: {kind.__name__} at {place}: "
               f"{one_line(error)}", file=sys.stderr)
 

@@ -6,11 +6,10 @@ this tool's default; elsewhere models change by the month, and /models is asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(NamedTuple):
     """Where a provider is, which environment variable holds its key (None: it needs none)."""
 
     base_url: str

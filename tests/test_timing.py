@@ -75,8 +75,9 @@ def test_progress_is_passed_on_and_is_no_arrival() -> None:
 
 
 def test_a_later_usage_replaces_an_earlier_one() -> None:
-    events: list[Event] = [Sent(at_s=0), text(1), Usage(output_tokens=1), text(2), Usage(output_tokens=2),
-              End(finish_reason="stop")]
+    events: list[Event] = [
+        Sent(at_s=0), text(1), Usage(output_tokens=1), text(2), Usage(output_tokens=2),
+        End(finish_reason="stop")]
     assert measure(events, blank())[0].output_tokens == 2
 
 

@@ -1,0 +1,61 @@
+"""The README holds: its commands are real, its file tree is whole, its sample is the saved one."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Callable
+
+import pytest
+
+import api_timing
+import local_cache
+from conftest import ROOT
+from providers import PROVIDERS
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+SHELL_LINES = [line for block in re.findall(r"```sh\n(.*?)```", README, re.S)
+               for line in block.splitlines() if line and not line.startswith("#")]
+PARSERS: dict[str, Callable[[list[str] | None], argparse.Namespace]] = {
+    "local_cache.py": local_cache.parse, "api_timing.py": api_timing.parse}
+SCRIPT_LINES = [line for line in SHELL_LINES if any(script in line for script in PARSERS)]
+MAKE_LINES = [line for line in SHELL_LINES if line.startswith("make ")]
+
+
+@pytest.mark.parametrize("line", SCRIPT_LINES)
+def test_every_command_line_is_understood(line: str) -> None:
+    _, script, *flags = shlex.split(line)
+    assert PARSERS[script](flags).command == [script, *flags]
+
+
+def test_there_are_commands_of_both_scripts_and_of_make() -> None:
+    assert all(any(script in line for line in SCRIPT_LINES) for script in PARSERS)
+    assert "make demo" in MAKE_LINES
+
+
+@pytest.mark.parametrize("target", [*re.findall(r"`make ([a-z-]+)", README), "demo"])
+def test_every_make_target_exists(target: str) -> None:
+    assert re.search(rf"^{target}:", MAKEFILE, re.M)
+
+
+def test_the_file_tree_names_every_module_and_nothing_else() -> None:
+    tree = re.findall(r"^(\w+\.py) ", README.split("## Files")[1], re.M)
+    assert sorted(tree) == sorted(path.name for path in ROOT.glob("*.py"))
+
+
+def test_every_provider_is_named() -> None:
+    assert all(f"`{name}`" in README for name in PROVIDERS)
+
+
+def test_every_link_into_the_repository_leads_somewhere() -> None:
+    links = [target for target in re.findall(r"\]\(([^)#]+)", README) if "://" not in target]
+    assert links
+    assert [target for target in links if not (ROOT / target).exists()] == []
+
+
+def test_the_sample_shown_is_the_saved_one() -> None:
+    shown = re.search(r"<!-- sample: (\S+) -->\n```\n(.*?)```\n<!-- /sample -->", README, re.S)
+    assert shown is not None
+    assert shown[2] == (ROOT / "sample_output" / shown[1]).read_text(encoding="utf-8")
