@@ -123,7 +123,7 @@ def measure(args: argparse.Namespace) -> int:
     if args.show:
         return cli.show(args)
     import runner
-    from plan import CONTEXT_SLACK, describe, plan
+    from plan import CONTEXT_SLACK, calibration, describe, plan
 
     settings = cli.settings(args, DEFAULTS)
     out = cli.output_path(args, "api_timing")
@@ -139,7 +139,8 @@ def measure(args: argparse.Namespace) -> int:
         chosen = target(args, environ)
         where = f"endpoint: {chosen.base_url}, model {chosen.model or 'the only one there'}"
     key = None if args.dry_run else read_key(chosen.key_variable, environ)
-    if runner.announce(args, console, [where, describe(plan(settings), rough=True)]):
+    planned = [calibration(), *plan(settings)]
+    if runner.announce(args, console, [where, describe(planned, rough=True)]):
         return cli.EXIT_MEASURED
     openai_api = _import_sdk()
     with runner.embedded_server(args, embedded_context, console) as embedded_url:

@@ -18,6 +18,7 @@ import openai
 from common import filler, nonces
 from experiments import ASSISTANT, USER, Message, Prompt
 from openai_stream import decode, finish_reason
+from plan import CALIBRATION_OUTPUT_TOKENS, CALIBRATION_WORDS
 from providers import Provider
 from record import Connection
 from timing import Clock, End, Event, FirstByte, RequestFailed, Sent, Usage, clock
@@ -26,8 +27,6 @@ from trouble import Trouble, one_line
 CONNECT_TIMEOUT_S = 15.0
 READ_TIMEOUT_S = 3600.0  # between two pieces; the first may wait for a long prefill
 DRAIN_TIMEOUT_S = 1.0
-CALIBRATION_WORDS = 20, 1000
-WARM_UP_OUTPUT_TOKENS = 8
 # Filler's characters a token where no usage is reported: of SmolLM2's tokenizer, measured.
 FILLER_CHARS_PER_TOKEN = 2.5
 NO_ANSWER = "(no answer)"  # many APIs refuse an empty assistant message
@@ -151,7 +150,7 @@ class OpenAIEndpoint:
             text = f"{next(nonce)}.\n{filler(words, words)}"
             counted: int | None = None
             try:
-                for event in self.stream((Message(USER, text),), WARM_UP_OUTPUT_TOKENS):
+                for event in self.stream((Message(USER, text),), CALIBRATION_OUTPUT_TOKENS):
                     if isinstance(event, Usage):
                         counted = event.prompt_tokens
             except RequestFailed as failed:

@@ -20,6 +20,11 @@ BYTES_PER_TOKEN = 4
 # A context is given in these steps, which is what llama.cpp rounds to.
 CONTEXT_STEP = 256
 CONTEXT_SLACK = 512
+# A cloud API is first asked these two, not counted: they warm the connection, and the difference
+# of their reported sizes gives tokens a character.
+CALIBRATION_WORDS = 20, 1000
+CALIBRATION_OUTPUT_TOKENS = 8
+FILLER_TOKENS_PER_WORD = 3
 
 
 def estimate_tokens(text: str) -> int:
@@ -42,7 +47,7 @@ def plan(settings: Settings, count: Callable[[str], int] = estimate_tokens) -> l
     turn = count(CACHE_TASK) + CACHE_OUTPUT_TOKENS
     turns, repeats = settings.turns, settings.repeats
     context = settings.context if settings.document is None else count(settings.document)
-    short = count(OUTPUT_TASK) + 3 * OUTPUT_INPUT_WORDS
+    short = count(OUTPUT_TASK) + FILLER_TOKENS_PER_WORD * OUTPUT_INPUT_WORDS
     sizes = {
         "length": (len(settings.lengths) * repeats, sum(settings.lengths) * repeats,
                    len(settings.lengths) * repeats * LENGTH_OUTPUT_TOKENS),
@@ -57,6 +62,14 @@ def plan(settings: Settings, count: Callable[[str], int] = estimate_tokens) -> l
                 output_tokens=sizes[name][2])
         for name in settings.experiments
     ]
+
+
+def calibration() -> Planned:
+    """The requests that come before those of the experiments, where a server cannot count."""
+    n = len(CALIBRATION_WORDS)
+    return Planned(experiment="calibration", requests=n,
+                   input_tokens=FILLER_TOKENS_PER_WORD * sum(CALIBRATION_WORDS),
+                   output_tokens=n * CALIBRATION_OUTPUT_TOKENS)
 
 
 def fit_context(
@@ -126,9 +139,9 @@ def start_with(need: int, slots: int) -> str:
 
 
 def describe(planned: list[Planned], *, rough: bool) -> str:
-    """One line for people: requests, input tokens, output tokens, in all and by experiment."""
+    """Two lines for people: requests and tokens in all, then by experiment."""
     parts = ", ".join(f"{p.experiment} {p.requests} ({p.input_tokens:,} in)" for p in planned)
     about = "about " if rough else ""
     return (f"plan: {sum(p.requests for p in planned)} requests, {about}"
             f"{sum(p.input_tokens for p in planned):,} input tokens, at most "
-            f"{sum(p.output_tokens for p in planned):,} output tokens: {parts}")
+            f"{sum(p.output_tokens for p in planned):,} output tokens\n      {parts}")

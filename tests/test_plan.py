@@ -25,10 +25,10 @@ def test_the_document_counts_instead_of_the_context() -> None:
     assert plan(own, len)[0].input_tokens > 2 * 9000
 
 
-def test_one_line_for_people() -> None:
+def test_two_lines_for_people() -> None:
     text = describe(plan(settings(experiments=("length",)), len), rough=True)
-    assert text == ("plan: 4 requests, about 1,200 input tokens, at most 64 output tokens: "
-                    "length 4 (1,200 in)")
+    assert text == ("plan: 4 requests, about 1,200 input tokens, at most 64 output tokens\n"
+                    "      length 4 (1,200 in)")
 
 
 def test_what_does_not_fit_is_left_out_with_the_context_it_needs() -> None:
