@@ -238,13 +238,28 @@ class LlamaServer:
         with closing(self._connect()) as connection:
             opened = Connection(new=True, connect_s=clock() - started)
             with _failures():
-                connection.request("POST", f"{self._base}/completion", body, self._headers)
-                yield Sent(at_s=clock(), connection=opened)
+                sent_at = self._post(connection, f"{self._base}/completion", body)
+                yield Sent(at_s=sent_at, connection=opened)
                 response = connection.getresponse()
                 yield FirstByte(at_s=clock())
                 if response.status != 200:
                     raise _failure(_json(response.read()), response.status)
                 yield from events(sse_payloads(_chunks(response)))
+
+    def _post(self, connection: http.client.HTTPConnection, path: str, body: bytes) -> float:
+        """Send a request; returns the moment before its last byte was written.
+
+        Before, not after: the server may answer, on a busy machine, before this process runs
+        again, and it cannot have begun before the last byte.
+        """
+        connection.putrequest("POST", path)
+        for name, value in (self._headers | {"Content-Length": str(len(body))}).items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        connection.send(body[:-1])
+        sent_at = clock()
+        connection.send(body[-1:])
+        return sent_at
 
     def _connect(self) -> http.client.HTTPConnection:
         """A new, open connection. One a request: opening it costs little on a local network, is

@@ -1,8 +1,8 @@
 """The wire adapter of an OpenAI-compatible streaming API, through the openai SDK over httpx.
 
 The SDK sends, parses and types; the two moments that count are taken below it, at the transport:
-when the request's last byte was written (httpx's trace extension) and when bytes came in, before
-they are parsed (a wrapper around the response's byte stream).
+when the request's last byte is written and when bytes come in, before they are parsed. Both are
+wrappers around httpx's byte streams; what a connection cost comes from its trace extension.
 """
 
 from __future__ import annotations
@@ -50,8 +50,10 @@ class Wire:
         elif name.endswith(".complete"):
             step = name.removesuffix(".complete")
             self._took[step] = self._now() - self._started.get(step, self._now())
-            if step.endswith("send_request_body"):
-                self.sent_at = self._now()
+
+    def sends_last_byte(self) -> None:
+        """The request's last byte is about to be written."""
+        self.sent_at = self._now()
 
     def saw_bytes(self) -> None:
         """Bytes of the body are here."""
@@ -65,6 +67,23 @@ class Wire:
         connect_s = self._took.get("connection.connect_tcp")
         return Connection(new=connect_s is not None, connect_s=connect_s,
                           tls_s=self._took.get("connection.start_tls"))
+
+
+class TimedRequest(httpx.SyncByteStream):
+    """A request's body, whose last byte goes by itself and is dated just before it is written.
+
+    Before, not after: the server may answer, on a busy machine, before this process runs again,
+    and it cannot have begun before the last byte.
+    """
+
+    def __init__(self, body: bytes, wire: Wire) -> None:
+        self._body = body
+        self._wire = wire
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._body[:-1]
+        self._wire.sends_last_byte()
+        yield self._body[-1:]
 
 
 class TimedBytes(httpx.SyncByteStream):
@@ -215,7 +234,7 @@ class OpenAIEndpoint:
 
     def _on_request(self, request: httpx.Request) -> None:
         request.extensions["trace"] = self._wire.trace
-        self._wire.sent_at = self._now()  # until the trace knows better
+        request.stream = TimedRequest(request.read(), self._wire)
 
     def _on_response(self, response: httpx.Response) -> None:
         response.stream = TimedBytes(cast(httpx.SyncByteStream, response.stream), self._wire)

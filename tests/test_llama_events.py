@@ -114,11 +114,24 @@ def test_what_is_no_url_is_refused_without_being_shown(text: str) -> None:
 def test_every_request_asks_for_the_cache_and_against_moved_chunks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sent: list[dict[str, Any]] = []
+    sent: list[bytes] = []
 
     class Connection:
-        def request(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> None:
-            sent.append(json.loads(body))
+        """Takes a request as http.client does, and resets instead of an answer."""
+
+        def putrequest(self, method: str, path: str) -> None:
+            assert (method, path) == ("POST", "/completion")
+
+        def putheader(self, name: str, value: str) -> None:
+            assert name in ("Content-Type", "Content-Length")
+
+        def endheaders(self) -> None:
+            pass
+
+        def send(self, data: bytes) -> None:
+            sent.append(data)
+
+        def getresponse(self) -> None:
             raise ConnectionResetError("enough")
 
         def close(self) -> None:
@@ -132,5 +145,5 @@ def test_every_request_asks_for_the_cache_and_against_moved_chunks(
 
     with pytest.raises(RequestFailed, match="enough"):
         list(ask())
-    assert sent == [{"prompt": "", "n_predict": 5, "stream": True, "cache_prompt": True,
-                     "n_cache_reuse": 0, "ignore_eos": True, "return_progress": False}]
+    assert json.loads(b"".join(sent)) == {"prompt": "", "n_predict": 5, "stream": True, "cache_prompt": True,
+                     "n_cache_reuse": 0, "ignore_eos": True, "return_progress": False}
