@@ -145,5 +145,6 @@ def test_every_request_asks_for_the_cache_and_against_moved_chunks(
 
     with pytest.raises(RequestFailed, match="enough"):
         list(ask())
-    assert json.loads(b"".join(sent)) == {"prompt": "", "n_predict": 5, "stream": True, "cache_prompt": True,
-                     "n_cache_reuse": 0, "ignore_eos": True, "return_progress": False}
+    assert json.loads(b"".join(sent)) == {
+        "prompt": "", "n_predict": 5, "stream": True, "cache_prompt": True, "n_cache_reuse": 0,
+        "ignore_eos": True, "return_progress": False}
