@@ -23,6 +23,7 @@ import argparse
 import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 import cli
 from providers import DEFAULT, PROVIDERS, Provider
@@ -90,7 +91,12 @@ def target(args: argparse.Namespace, environ: dict[str, str]) -> Target:
 
 
 def _checked_url(source: str, url: str) -> str:
-    if not re.match(r"https?://[^/\s?#]+", url):
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
         raise Trouble(f"{source}: expected a URL such as http://127.0.0.1:8080/v1, found "
                       "something else; begin it with http:// or https://")
     return url.rstrip("/").removesuffix("/chat/completions")
@@ -137,12 +143,14 @@ def measure(args: argparse.Namespace) -> int:
         where = "endpoint: a llama-server of its own"
     else:
         chosen = target(args, environ)
-        where = f"endpoint: {chosen.base_url}, model {chosen.model or 'the only one there'}"
+        where = (f"endpoint: {cli.without_credentials(chosen.base_url)}, "
+                 f"model {chosen.model or 'the only one there'}")
     key = None if args.dry_run else read_key(chosen.key_variable, environ)
+    openai_api = None if args.dry_run else _import_sdk()
     planned = [calibration(), *plan(settings)]
     if runner.announce(args, console, [where, describe(planned, rough=True)]):
         return cli.EXIT_MEASURED
-    openai_api = _import_sdk()
+    assert openai_api is not None
     with runner.embedded_server(args, embedded_context, console) as embedded_url:
         endpoint = openai_api.OpenAIEndpoint(
             f"{embedded_url}/v1" if embedded_url else chosen.base_url, key=key,

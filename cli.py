@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -44,6 +45,10 @@ class Parser(argparse.ArgumentParser):
     """An argparse parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
+        unknown, separator, words = message.partition("unrecognized arguments: ")
+        if separator and not unknown:  # values stay unsaid: one may be a key
+            flags = [word.partition("=")[0] for word in words.split() if word.startswith("-")]
+            message = f"unrecognized {' '.join(flags) or 'word, which belongs to no flag'}"
         self.exit(EXIT_TROUBLE, f"{self.prog}: {message} (--help lists the flags)\n")
 
 
@@ -52,16 +57,16 @@ def parse(parser: Parser, argv: list[str] | None) -> argparse.Namespace:
     words = sys.argv[1:] if argv is None else argv
     args = parser.parse_args(words)
     args.prog = parser.prog
-    args.command = [parser.prog, *(_without_credentials(word) for word in words)]
+    args.command = [parser.prog, *(without_credentials(word) for word in words)]
     return args
 
 
-def _without_credentials(word: str) -> str:
+def without_credentials(word: str) -> str:
     """A word of the command line with user, password and query cut out of any URL in it."""
     scheme, separator, rest = word.partition("://")
-    if not separator:
-        return word
-    host, slash, path = rest.partition("?")[0].partition("/")
+    if not separator:  # --url takes a bare host and port too
+        return re.sub(r"^(--[\w-]+=)?[^/@\s]*:[^/@\s]*@", r"\1", word)
+    host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
@@ -166,11 +171,17 @@ def output_path(args: argparse.Namespace, tool: str) -> Path:
     from datetime import UTC, datetime
     from pathlib import Path
 
+    from record import RecordError, refuse_taken
+
     out = Path(args.out or f"{tool}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
     if not out.parent.is_dir():
         raise Trouble(f"--out {out}: expected a folder {out.parent}, found none; make it first")
     if out.is_dir():
         raise Trouble(f"--out {out}: expected the name of a file, found a directory; add a name")
+    try:
+        refuse_taken(out)
+    except RecordError as error:
+        raise Trouble(str(error)) from None
     return out
 
 

@@ -140,16 +140,16 @@ class LlamaServer:
     interleave_arms = False  # one slot holds one prefix, so arms run as blocks
 
     def __init__(self, url: str, *, progress: bool = False) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
-            port = parts.port
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            host_name, port = parts.hostname, parts.port
         except ValueError:
-            port = -1
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+            host_name = None
+        if not host_name or parts.scheme not in ("http", "https"):
             raise Trouble("--url: expected the address of a llama-server such as "
                           "http://127.0.0.1:8080, found something else; correct it")
         self._https = parts.scheme == "https"
-        self._host, self._port = parts.hostname, port
+        self._host, self._port = host_name, port
         self._base = parts.path.rstrip("/")
         self._headers = {"Content-Type": "application/json"}
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -180,13 +180,13 @@ class LlamaServer:
         told = False
         while True:
             try:
-                status, _ = self._get("/health")
+                status, health = self._get("/health")
             except RequestFailed as failed:
                 raise Trouble(
                     f"expected a llama-server at {self.url}, found: {failed}; start one "
                     "(llama-server -m MODEL.gguf -np 1), name it with --url, or try --demo"
                 ) from None
-            if status != 503:
+            if status != 503 or "loading" not in str(health).lower():
                 break
             if not told:
                 say(f"{self.url} is still loading its model; waiting")
@@ -309,5 +309,5 @@ def _failures() -> Iterator[None]:
         raise RequestFailed("refused", "nothing listens there (connection refused)") from None
     except TimeoutError:
         raise RequestFailed("timeout", "no answer in time") from None
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, UnicodeError) as error:
         raise RequestFailed("connection", one_line(error) or type(error).__name__) from None

@@ -8,6 +8,7 @@ wrappers around httpx's byte streams; what a connection cost comes from its trac
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any, cast
@@ -27,6 +28,7 @@ from trouble import Trouble, one_line
 CONNECT_TIMEOUT_S = 15.0
 READ_TIMEOUT_S = 3600.0  # between two pieces; the first may wait for a long prefill
 DRAIN_TIMEOUT_S = 1.0
+HEAD_BYTES = 500
 # Filler's characters a token where no usage is reported: of SmolLM2's tokenizer, measured.
 FILLER_CHARS_PER_TOKEN = 2.5
 NO_ANSWER = "(no answer)"  # many APIs refuse an empty assistant message
@@ -40,6 +42,7 @@ class Wire:
         self.sent_at: float | None = None
         self.first_byte_at: float | None = None
         self.bytes_at: float | None = None
+        self.head = b""  # of the body, to show where it is no stream
         self._started: dict[str, float] = {}
         self._took: dict[str, float] = {}
 
@@ -55,11 +58,12 @@ class Wire:
         """The request's last byte is about to be written."""
         self.sent_at = self._now()
 
-    def saw_bytes(self) -> None:
+    def saw_bytes(self, data: bytes) -> None:
         """Bytes of the body are here."""
         self.bytes_at = self._now()
         if self.first_byte_at is None:
             self.first_byte_at = self.bytes_at
+        self.head += data[:HEAD_BYTES - len(self.head)]
 
     @property
     def connection(self) -> Connection:
@@ -100,7 +104,7 @@ class TimedBytes(httpx.SyncByteStream):
 
     def __iter__(self) -> Iterator[bytes]:
         for data in self._bytes:
-            self._wire.saw_bytes()
+            self._wire.saw_bytes(data)
             yield data
 
     def close(self) -> None:
@@ -147,6 +151,7 @@ class OpenAIEndpoint:
             # Compression would gather pieces before it lets them go.
             default_headers={"Accept-Encoding": "identity"},
         )
+        self.model = model or ""
         self.model = model or self._only_model()
 
     def endpoint(self) -> dict[str, Any]:
@@ -196,6 +201,7 @@ class OpenAIEndpoint:
             for m in prompt
         ]
         reason = None
+        had_chunk = False
         try:
             chunks = self._send(messages, output_tokens)
             yield Sent(at_s=_known(self._wire.sent_at), connection=self._wire.connection)
@@ -203,34 +209,45 @@ class OpenAIEndpoint:
             for number, chunk in enumerate(chunks):
                 if number == 0:
                     yield FirstByte(at_s=_known(self._wire.first_byte_at))
-                data = chunk.to_dict(warnings=False)
+                # `data: null` and the like are no chunks, and the SDK passes them on as they are.
+                data = chunk.to_dict(warnings=False) if hasattr(chunk, "to_dict") else {}
+                had_chunk = True
                 reason = finish_reason(data) or reason
                 yield from decode(data, _known(self._wire.bytes_at))
         except (openai.OpenAIError, httpx.HTTPError, httpx.StreamError, ValueError) as error:
             raise self._failure(error) from None
         if reason is None:
-            raise RequestFailed("incomplete", "the stream ended without a finish_reason")
-        yield End(finish_reason=reason)
+            message = "the stream ended without a finish_reason"
+            if not had_chunk:
+                body = self._wire.head.decode("utf-8", "replace")
+                message += f", and holds no chunk: {self._without_key(body)}"
+            raise RequestFailed("incomplete", one_line(message))
+        yield End(finish_reason=self._without_key(reason))
 
     def _send(self, messages: list[dict[str, str]], output_tokens: int) -> Any:
         """The stream of an answer, its headers read.
 
         Not retried, but for one case: the server had closed the kept connection before this
-        request came. Nobody read the request then, and it goes out anew, on a clock of its own.
+        request came. Nobody read the request then, and it goes out once more, on a clock of its
+        own.
         """
-        while True:
-            self._wire = wire = Wire(self._now)
-            try:
-                return self._client.chat.completions.create(
-                    model=self.model, messages=cast(Any, messages), stream=True,
-                    stream_options={"include_usage": True},
-                    extra_body={self._provider.limit_parameter: output_tokens},
-                )
-            except openai.APIConnectionError as error:
-                if wire.connection.new or not isinstance(
-                    error.__cause__, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError
-                ):
-                    raise
+
+        def send() -> Any:
+            self._wire = Wire(self._now)
+            return self._client.chat.completions.create(
+                model=self.model, messages=cast(Any, messages), stream=True,
+                stream_options={"include_usage": True},
+                extra_body={self._provider.limit_parameter: output_tokens},
+            )
+
+        try:
+            return send()
+        except openai.APIConnectionError as error:
+            if self._wire.connection.new or not isinstance(
+                error.__cause__, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError
+            ):
+                raise
+        return send()
 
     def _on_request(self, request: httpx.Request) -> None:
         request.extensions["trace"] = self._wire.trace
@@ -245,6 +262,7 @@ class OpenAIEndpoint:
         if "json" in content_type or "html" in content_type:
             body = one_line(self._without_key(response.read().decode("utf-8", "replace")))
             kind, what = (("no_api", "an HTML page") if "html" in content_type
+                          else ("error", "an error") if '"error"' in body
                           else ("not_streamed", "an answer in one piece"))
             raise RequestFailed(kind, f"{what}: {body}", response.status_code)
 
@@ -268,35 +286,38 @@ class OpenAIEndpoint:
 
     def _advice(self, failed: RequestFailed) -> str:
         """What to do about a first request that failed."""
-        streaming = self._provider.streaming_models
-        status = failed.failure.http_status
-        if failed.failure.kind in ("not_streamed", "http") and status not in (401, 403, 429) and (
-            failed.failure.kind == "not_streamed" or "stream" in str(failed).lower()
-            or (streaming and self.model not in streaming)
-        ):
-            if streaming:
-                return (f"the model {self.model} does not stream here, and without a stream there "
-                        f"is no TTFT; the ones that do: {' and '.join(streaming)} (--model)")
-            return "choose a model that streams (--model): without a stream there is no TTFT"
+        kind, status = failed.failure.kind, failed.failure.http_status
+        works = " and ".join(self._provider.streaming_models)
         if status in (401, 403):
             variable = self._provider.key_variable
             return (f"check the key in {variable}" if variable else
                     "name the variable that holds its key with --api-key-env")
-        if failed.failure.kind == "connection":
+        refused = kind == "http" and status != 429 and (
+            self.model.startswith(self._provider.not_streaming)
+            or re.search(r"\bstream(ing|ed)?\b", str(failed), re.IGNORECASE))
+        if kind == "not_streamed" or refused:
+            return (f"the model {self.model} does not stream here, and without a stream there is "
+                    f"no TTFT; choose one that does{f': {works}' if works else ''} (--model)")
+        if kind == "connection":
             return "check that the server runs and the base URL is right, or try --demo"
-        return "check the model (--model) and the base URL"
+        return ("check the model (--model) and the base URL"
+                + (f"; the models that stream here: {works}" if works and status == 404 else ""))
 
     def _only_model(self) -> str:
         """The one model that the endpoint lists; Trouble where there are several, or no list."""
         try:
-            names = [model.id for model in self._client.models.list()]
+            names = [str(model.id) for model in self._client.models.list()]
+        except (AttributeError, TypeError):  # what the SDK makes of a page or a bare list
+            raise Trouble(f"expected an OpenAI-compatible API at {self.url}, found one that lists "
+                          "no models; check the base URL, or name the model with --model"
+                          ) from None
         except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
             failed = self._failure(error)
             raise Trouble(f"expected an OpenAI-compatible API at {self.url}, found: {failed}; "
                           f"{self._advice(failed)}, or name the model with --model") from None
         if len(names) == 1:
             return names[0]
-        shown = ", ".join(names[:10]) + (" ..." if len(names) > 10 else "")
+        shown = self._without_key(", ".join(names[:10])) + (" ..." if len(names) > 10 else "")
         raise Trouble(f"--model: expected a model's name, found none; {self.url} lists "
                       f"{len(names)}: {shown or 'no model'}")
 
@@ -315,6 +336,8 @@ def _known(moment: float | None) -> float:
 def _said(error: Exception) -> str:
     """What the server says in an error's body, rather than the SDK's rendering of it."""
     body = getattr(error, "body", None)
+    if isinstance(body, str) and body:
+        return body
     if isinstance(body, dict):
         inner = body.get("error", body)
         text = inner.get("message") if isinstance(inner, dict) else inner

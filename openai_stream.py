@@ -30,9 +30,11 @@ def decode(chunk: Mapping[str, Any], at_s: float) -> Iterator[Event]:
     for kind, text in ((REASONING, thinking), (TEXT, delta.get("content"))):
         if isinstance(text, str) and text:
             yield Piece(at_s=at_s, kind=kind, text=text)
-    for call in delta.get("tool_calls") or ():
-        function = (call or {}).get("function") or {}
-        text = (function.get("name") or "") + (function.get("arguments") or "")
+    calls = delta.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = _mapping(_mapping(call).get("function"))
+        parts = (function.get("name"), function.get("arguments"))
+        text = "".join(part for part in parts if isinstance(part, str))
         if text:
             yield Piece(at_s=at_s, kind=TOOL, text=text)
 
@@ -50,8 +52,8 @@ def read_usage(usage: Mapping[str, Any]) -> Usage:
     prompt_cache_hit_tokens, Moonshot a top-level cached_tokens. The first that is not null is
     taken; two spellings of one count are never added.
     """
-    prompt_details = usage.get("prompt_tokens_details") or {}
-    output_details = usage.get("completion_tokens_details") or {}
+    prompt_details = _mapping(usage.get("prompt_tokens_details"))
+    output_details = _mapping(usage.get("completion_tokens_details"))
     return Usage(
         prompt_tokens=_count(usage.get("prompt_tokens")),
         cached_tokens=_count(prompt_details.get("cached_tokens"),
@@ -68,6 +70,11 @@ def _count(*candidates: Any) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
     return None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """The value, or where it is of another shape, an empty mapping."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _first_choice(chunk: Mapping[str, Any]) -> Mapping[str, Any]:

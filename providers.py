@@ -15,7 +15,9 @@ class Provider(NamedTuple):
     base_url: str
     key_variable: str | None = None
     default_model: str | None = None
-    streaming_models: tuple[str, ...] = ()  # where only some stream: those that are known to
+    # Where only some models stream: those that do, and how the names of those that don't begin.
+    streaming_models: tuple[str, ...] = ()
+    not_streaming: tuple[str, ...] = ()
     limit_parameter: str = "max_tokens"
 
 
@@ -23,7 +25,7 @@ DEFAULT = "ai-builder"
 
 PROVIDERS = {
     "ai-builder": Provider("https://space.ai-builders.com/backend/v1", "AI_BUILDER_TOKEN",
-                           "deepseek", ("deepseek", "grok-4-fast")),
+                           "deepseek", ("deepseek", "grok-4-fast"), ("kimi-k3", "gemini")),
     "deepseek": Provider("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
     "openai": Provider("https://api.openai.com/v1", "OPENAI_API_KEY",
                        limit_parameter="max_completion_tokens"),

@@ -200,6 +200,26 @@ def to_text(run: Run) -> str:
     return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
+def journal_path(out: Path) -> Path:
+    """Where the samples of a run lie until `out` is written."""
+    return out.with_name(out.name + ".partial.jsonl")
+
+
+def refuse_taken(out: Path) -> None:
+    """Raises RecordError where the output or its journal is there already."""
+    if out.exists():
+        raise RecordError(f"{out} exists, and a result is never overwritten: "
+                          "give --out another name, or move the file")
+    if journal_path(out).exists():
+        raise _taken_journal(journal_path(out))
+
+
+def _taken_journal(path: Path) -> RecordError:
+    return RecordError(
+        f"{path} exists: another run writes there, or one was killed and left its "
+        "samples (look with --show); move it, or give --out another name")
+
+
 class Journal:
     """The samples of a run as they come, a line each, so that a kill loses at most one request.
 
@@ -210,16 +230,12 @@ class Journal:
     def __init__(self, out: Path, run: Run) -> None:
         self.out = out
         self.run = run
-        self.path = out.with_name(out.name + ".partial.jsonl")
-        if out.exists():
-            raise RecordError(f"{out} exists, and a result is never overwritten: "
-                              "give --out another name, or move the file")
+        self.path = journal_path(out)
+        refuse_taken(out)
         try:
             self._file: IO[str] = self.path.open("x", encoding="utf-8")
         except FileExistsError:
-            raise RecordError(
-                f"{self.path} exists: another run writes there, or one was killed and left its "
-                "samples (look with --show); move it, or give --out another name") from None
+            raise _taken_journal(self.path) from None
         except OSError as error:
             raise RecordError(f"--out {out}: cannot write there ({error.strerror}); "
                               "give a path in a folder that exists and is writable") from None

@@ -20,7 +20,7 @@ from typing import Any
 
 import experiments
 from cli import EXIT_INTERRUPTED, EXIT_MEASURED, EXIT_NO_SAMPLE, on_stop_signals
-from embedded import DEMO_CONTEXT_TOKENS, demo_model, serve
+from embedded import DEMO_CONTEXT_TOKENS, command, demo_model, serve
 from experiments import Backend, Settings
 from plan import context_needed, estimate_tokens, fit_context
 from record import Journal, RecordError, Run, Sample, to_text
@@ -33,9 +33,10 @@ LINE_COLUMNS = 79
 
 def embedded_context(args: argparse.Namespace, wanted: Settings) -> int | None:
     """The context of the server that --demo or --serve is going to start; None without them."""
-    if args.demo:
-        return DEMO_CONTEXT_TOKENS
-    return context_needed(wanted) if args.serve else None
+    if not args.demo and not args.serve:
+        return None
+    command(demo_model() if args.demo else args.serve, 0)  # raises Trouble before the plan
+    return DEMO_CONTEXT_TOKENS if args.demo else context_needed(wanted)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,210 @@
+"""api_timing.py where the provider fails, lies or refuses: what is said, and what never is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import assert_one_line, environment, run_script
+from experiments import USER, Message
+from openai_api import OpenAIEndpoint
+from providers import PROVIDERS
+from record import Sample
+from timing import measure
+from trouble import Trouble, one_line
+from wire_stub import CUT, DONE, SILENT, Answer, Stub, piece, refused, said, sse, wire_stub
+
+KEY = "sk-stub-0123456789"
+OWN = "ai-builder"
+SHORT = ("--only", "output", "--outputs", "4", "--quiet")
+JSON, HTML = "application/json", "text/html; charset=utf-8"
+WHOLE_COMPLETION = json.dumps({
+    "id": "c", "object": "chat.completion", "created": 1, "model": "stub", "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}]})
+ONE, END = piece(content="one"), piece(finish="stop")
+
+
+def endpoint(stub: Stub, *, provider: str | None = None, model: str | None = "m",
+             key: str | None = None, url: str | None = None) -> OpenAIEndpoint:
+    row = None if provider is None else PROVIDERS[provider]
+    return OpenAIEndpoint(url or stub.url, key=key, model=model, provider=row)
+
+
+def trouble(answer: Answer, **known: Any) -> str:
+    """What the run says, and ends with, when its first request gets this answer."""
+    with wire_stub(then=answer) as stub, pytest.raises(Trouble) as raised:
+        endpoint(stub, **known).calibrate()
+    return str(raised.value)
+
+
+def sample_of(answer: Answer, **known: Any) -> Sample:
+    """The sample when a later request gets this answer."""
+    blank = Sample(experiment="length", arm="1", turn=1, repeat=1, sent_at="", prompt_chars=5,
+                   prompt_hash="", asked_output_tokens=4)
+    with wire_stub(then=answer) as stub:
+        events = endpoint(stub, **known).stream((Message(USER, "hello"),), 4)
+        return measure(events, blank)[0]
+
+
+FAILURES: dict[str, tuple[Answer, str, int | None, str]] = {
+    "html": (said(HTML, "<!doctype html>\n<title>Welcome</title>"), "no_api", 200, "HTML page"),
+    "401": (refused(401, "no such key"), "http", 401, "HTTP 401: no such key"),
+    "403": (refused(403, "not yours"), "http", 403, "HTTP 403: not yours"),
+    "404": (said("text/plain", "404 page\nnot found", 404), "http", 404, "HTTP 404: 404 page not"),
+    "404_html": (said(HTML, "<h1>Not Found</h1>", 404), "http", 404, "HTTP 404: <h1>Not Found"),
+    "429": (refused(429, "slow down"), "http", 429, "HTTP 429: slow down"),
+    "500_empty": (Answer(status=500), "http", 500, "HTTP 500"),
+    "fastapi": (said(JSON, '{"detail": "Model not found"}', 404), "http", 404, "Model not found"),
+    "error_in_stream": (Answer(body=(ONE, sse({"error": {"message": "out of memory"}}))),
+                        "error_in_stream", None, "out of memory"),
+    "no_json": (Answer(body=(ONE, b"data: <b>oops</b>\n\n", END, DONE)), "no_json", None,
+                "no JSON"),
+    "no_finish_reason": (Answer(body=(ONE, DONE)), "incomplete", None, "without a finish_reason"),
+    "no_answer": (Answer(ends=SILENT), "connection", None, "disconnected"),
+}
+
+
+@pytest.mark.parametrize(("answer", "kind", "status", "words"), FAILURES.values(),
+                         ids=FAILURES.keys())
+def test_a_failure_is_one_line_before_the_run_and_a_failed_sample_in_it(
+    answer: Answer, kind: str, status: int | None, words: str
+) -> None:
+    message = trouble(answer)
+    assert words in message
+    assert message == one_line(message, limit=1000)  # one line, printable, and all of it shown
+    sample = sample_of(answer)
+    assert sample.error is not None
+    assert (sample.error.kind, sample.error.http_status) == (kind, status)
+    assert words in sample.error.message
+    assert not sample.counts
+
+
+def test_a_connection_cut_in_mid_stream_keeps_what_came() -> None:
+    cut = Answer(body=(ONE, ONE), ends=CUT)
+    assert "peer closed connection" in trouble(cut)
+    sample = sample_of(cut)
+    assert sample.error is not None and sample.error.kind == "connection"
+    assert len(sample.arrivals_s) == 2
+
+
+@pytest.mark.parametrize("answer", [
+    said(JSON, '{"error": {"message": "insufficient balance"}}'),
+    Answer(body=(sse({"error": {"message": "insufficient balance"}}),)),
+    Answer(body=(sse({"error": "insufficient balance"}), DONE)),
+    # An event stream by its header, an error object by its body.
+    Answer(body=(b'{"error": {"message": "insufficient balance"}}',)),
+], ids=["json", "event", "string", "bare"])
+def test_an_error_under_http_200_is_shown_for_what_it_is(answer: Answer) -> None:
+    message = trouble(answer, provider=OWN, model="deepseek")
+    assert "insufficient balance" in message
+    assert "stream here" not in message  # the model streams; its account is empty
+    sample = sample_of(answer)
+    assert sample.error is not None and "insufficient balance" in sample.error.message
+
+
+@pytest.mark.parametrize("answer", [
+    refused(400, "streaming is not supported for this model"),
+    said(JSON, '{"detail": "Streaming is not supported for this model"}', 422),
+    said(JSON, WHOLE_COMPLETION),
+], ids=["400", "422", "whole"])
+def test_a_model_that_does_not_stream(answer: Answer) -> None:
+    message = trouble(answer, provider=OWN, model="kimi-k3")
+    for word in ("kimi-k3", "does not stream", "deepseek", "grok-4-fast", "--model"):
+        assert word in message
+    elsewhere = trouble(answer)
+    assert "stream" in elsewhere and "deepseek" not in elsewhere
+
+
+@pytest.mark.parametrize("answer", [
+    refused(502, "upstream connect error or disconnect"),
+    refused(503, "no healthy upstream"),
+], ids=["502", "503"])
+def test_an_upstream_is_no_stream(answer: Answer) -> None:
+    assert "does not stream" not in trouble(answer, provider=OWN, model="deepseek")
+    assert "that streams" not in trouble(answer)
+
+
+def test_a_refused_key_is_about_the_key_whatever_the_model() -> None:
+    message = trouble(refused(401, "invalid token"), provider=OWN, model="kimi-k3", key=KEY)
+    assert "AI_BUILDER_TOKEN" in message
+    assert "stream here" not in message
+    assert "--api-key-env" in trouble(refused(401, "who are you?"))
+
+
+def test_the_advice_of_a_page_is_the_base_url() -> None:
+    assert "base URL" in trouble(FAILURES["html"][0], provider=OWN, model="deepseek")
+
+
+# The key wherever a server may put it: each ends up in another field of the record.
+ECHOES: dict[str, Answer] = {
+    "error_body": refused(401, f"invalid key {KEY}"),
+    "page": said(HTML, f"<p>Your header: Bearer {KEY}</p>"),
+    "error_200": said(JSON, json.dumps({"error": {"message": KEY}})),
+    "completion_200": said(JSON, json.dumps({"choices": [], "debug": {"key": KEY}})),
+    "in_stream": Answer(body=(ONE, sse({"error": {"message": f"key {KEY} expired"}}))),
+    "not_json": Answer(body=(ONE, f"data: key={KEY}\n\n".encode())),
+    "long": refused(400, "x" * 290 + KEY),  # where the message is cut
+    "finish_reason": Answer(body=(ONE, piece(finish=KEY), DONE)),
+}
+
+
+@pytest.mark.parametrize("answer", ECHOES.values(), ids=ECHOES.keys())
+def test_no_echo_of_the_key_is_kept(answer: Answer) -> None:
+    kept = json.dumps(sample_of(answer, key=KEY).to_json())
+    assert KEY[:-2] not in kept
+    if answer is not ECHOES["finish_reason"]:
+        assert KEY[:-2] not in trouble(answer, key=KEY)
+
+
+def test_no_echo_of_the_key_among_the_models() -> None:
+    with wire_stub(models=["one", f"for-{KEY}"]) as stub, pytest.raises(Trouble) as raised:
+        endpoint(stub, key=KEY, model=None)
+    assert KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize("echo", ["in_stream", "error_body"])
+def test_the_key_is_in_nothing_that_a_run_leaves(tmp_path: Path, echo: str) -> None:
+    with wire_stub(script=[None, None], then=ECHOES[echo]) as stub:
+        outcome = run_script("api_timing.py", "--base-url", stub.url, "--api-key-env", "STUB_KEY",
+                             "--only", "output", "--outputs", "4", cwd=tmp_path,
+                             env=environment(STUB_KEY=KEY, OPENAI_LOG="debug"))
+    assert outcome.status == 1
+    assert stub.chats[-1].headers["authorization"] == f"Bearer {KEY}"
+    assert "failed" in outcome.err and "failed" in outcome.out
+    for text in (outcome.out, outcome.err, json.dumps(outcome.record)):
+        assert KEY not in text
+
+
+@pytest.mark.parametrize("flags", [SHORT[:-1], ("--dry-run",)], ids=["run", "dry_run"])
+def test_credentials_in_the_base_url_are_sent_and_never_shown(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    with wire_stub() as stub:
+        url = stub.url.replace("http://", "http://user:hunter2@")
+        outcome = run_script("api_timing.py", "--base-url", url, *flags, cwd=tmp_path)
+    assert outcome.status == 0, outcome.err
+    if outcome.record:
+        assert stub.chats[0].headers["authorization"].startswith("Basic ")
+    for text in (outcome.out, outcome.err, json.dumps(outcome.record)):
+        assert "hunter2" not in text
+
+
+def test_the_command_says_it_in_one_line_and_leaves_no_file(tmp_path: Path) -> None:
+    with wire_stub(then=refused(401, "no such key\nat all")) as stub:
+        outcome = run_script("api_timing.py", "--base-url", stub.url, *SHORT, cwd=tmp_path)
+    assert_one_line(outcome, 2, "HTTP 401: no such key at all", "--api-key-env")
+    assert list(tmp_path.iterdir()) == []
+    assert len(stub.chats) == 1
+
+
+@pytest.mark.parametrize(("models", "words"), [
+    ([], "no model"), (["a", "b"], "lists 2: a, b"), ([str(n) for n in range(30)], "..."),
+])
+def test_a_model_that_has_to_be_chosen(models: list[str], words: str) -> None:
+    with wire_stub(models=models) as stub, pytest.raises(Trouble) as raised:
+        endpoint(stub, model=None)
+    assert words in str(raised.value) and "--model" in str(raised.value)
+    assert stub.chats == []
