@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 DEFAULTS = cli.Sizes(lengths=(2200, 9200, 77_600, 293_000), outputs=(200, 400, 800),
                      context=100_000, turns=6, repeats=1)
+# Sizes that let all three experiments finish within three minutes on two cores.
+DEMO = cli.Sizes(lengths=(250, 500, 1000, 2000), outputs=(16, 32, 64, 128), context=1000, turns=6,
+                 repeats=3)
 
 
 class Target(NamedTuple):
@@ -126,12 +129,14 @@ def main(argv: list[str] | None = None) -> int:
 
 def measure(args: argparse.Namespace) -> int:
     """One run against the endpoint that flags and environment name."""
-    if args.show:
+    if args.show is not None:
         return cli.show(args)
     import runner
-    from plan import CONTEXT_SLACK, calibration, describe, plan
+    from plan import CONTEXT_SLACK, calibration, calibration_words, describe, plan
 
-    settings = cli.settings(args, DEFAULTS)
+    if args.model and (args.demo or args.serve):
+        raise Trouble("--model: --demo and --serve bring a model of their own; leave one out")
+    settings = cli.settings(args, DEFAULTS, DEMO)
     out = cli.output_path(args, "api_timing")
     console = runner.Console(quiet=args.quiet)
     environ = dict(os.environ)
@@ -147,7 +152,7 @@ def measure(args: argparse.Namespace) -> int:
                  f"model {chosen.model or 'the only one there'}")
     key = None if args.dry_run else read_key(chosen.key_variable, environ)
     openai_api = None if args.dry_run else _import_sdk()
-    planned = [calibration(), *plan(settings)]
+    planned = [calibration(settings), *plan(settings)]
     if runner.announce(args, console, [where, describe(planned, rough=True)]):
         return cli.EXIT_MEASURED
     assert openai_api is not None
@@ -157,7 +162,7 @@ def measure(args: argparse.Namespace) -> int:
             model=chosen.model, provider=chosen.provider,
         )
         console.say("two small requests first, not counted: warming up and calibrating sizes")
-        if note := endpoint.calibrate():
+        if note := endpoint.calibrate(calibration_words(settings)):
             notes.append(note)
             console.say(f"warning: {note}")
         return runner.run(args, settings, out, endpoint, console, endpoint=endpoint.endpoint(),

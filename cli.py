@@ -36,19 +36,25 @@ class Sizes(NamedTuple):
     repeats: int
 
 
-# Sizes that let all three experiments finish within three minutes on two cores.
-DEMO = Sizes(lengths=(250, 500, 1000, 2000), outputs=(16, 32, 64, 128), context=2000, turns=6,
-             repeats=2)
-
-
 class Parser(argparse.ArgumentParser):
-    """An argparse parser whose errors are one line."""
+    """An argparse parser whose errors are one line, and that guesses at no flag."""
+
+    def __init__(self, **known: Any) -> None:
+        super().__init__(**known, allow_abbrev=False)
+
+    def _nearest(self, flag: str) -> str:
+        import difflib
+
+        known = [name for action in self._actions for name in action.option_strings]
+        near = difflib.get_close_matches(flag, known, 1)
+        return f"; did you mean {near[0]}?" if near else ""
 
     def error(self, message: str) -> NoReturn:
         unknown, separator, words = message.partition("unrecognized arguments: ")
         if separator and not unknown:  # values stay unsaid: one may be a key
             flags = [word.partition("=")[0] for word in words.split() if word.startswith("-")]
             message = f"unrecognized {' '.join(flags) or 'word, which belongs to no flag'}"
+            message += self._nearest(flags[0]) if flags else ""
         self.exit(EXIT_TROUBLE, f"{self.prog}: {message} (--help lists the flags)\n")
 
 
@@ -133,6 +139,12 @@ def add_common_flags(parser: argparse.ArgumentParser, sizes: Sizes) -> None:
         help=f"tokens of the document of cache (default {sizes.context})")
     add("--turns", metavar="N", type=whole_number,
         help=f"turns of each arm of cache (default {sizes.turns})")
+    add("--until-sure", action="store_true",
+        help="add turns to cache until the verdict is firm (where the arms alternate)")
+    add("--max-turns", metavar="N", type=whole_number, default=40,
+        help="turns that --until-sure may take (default 40)")
+    add("--max-tokens", metavar="N", type=whole_number,
+        help="input tokens of cache after which --until-sure stops")
     add("--repeats", metavar="N", type=whole_number,
         help=f"requests for each size of length and output (default {sizes.repeats})")
     add("--seed", metavar="N", type=seed_number, default=0,
@@ -140,7 +152,8 @@ def add_common_flags(parser: argparse.ArgumentParser, sizes: Sizes) -> None:
     add("--out", metavar="FILE", help="the raw JSON (default: a new file in this folder)")
     add("--json", action="store_true", help="print the JSON instead of tables")
     add("--quiet", action="store_true", help="no progress on stderr")
-    add("--dry-run", action="store_true", help="say what would be sent, and stop")
+    add("--dry-run", action="store_true",
+        help="say what would be sent, and stop (a llama-server is asked its context)")
     add("--show", metavar="FILE", help="print the tables of a saved run, and measure nothing")
     add("--version", action="version", version=f"%(prog)s {_version()}")
 
@@ -151,18 +164,24 @@ def _version() -> str:
     return VERSION
 
 
-def settings(args: argparse.Namespace, defaults: Sizes) -> Settings:
+def settings(args: argparse.Namespace, defaults: Sizes, demo: Sizes) -> Settings:
     """The settings that the flags, over the defaults of the script or of the demo, ask for."""
     from document import read_document
     from experiments import Settings
 
-    sizes = DEMO if args.demo else defaults
+    if args.doc is not None and args.context is not None:
+        raise Trouble("--context: the document of --doc has its own length; leave one out")
+    if args.doc is not None and "cache" not in args.only:
+        raise Trouble("--doc: it is the document of cache, which --only leaves out; drop one")
+    sizes = demo if args.demo else defaults
     return Settings(
         experiments=args.only,
         lengths=args.lengths or sizes.lengths, outputs=args.outputs or sizes.outputs,
         context=args.context or sizes.context, turns=args.turns or sizes.turns,
         repeats=args.repeats or sizes.repeats, seed=args.seed,
         document=None if args.doc is None else read_document(args.doc),
+        until_sure=args.until_sure, max_tokens=args.max_tokens,
+        max_turns=max(args.max_turns, args.turns or sizes.turns) if args.until_sure else 0,
     )
 
 
@@ -221,6 +240,9 @@ def guard(prog: str, body: Callable[[], int]) -> int:
               f"{one_line(error)}", file=sys.stderr)
 
     sys.excepthook = defect
+    # A stream that the caller closed is None; nobody reads it.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -235,6 +257,10 @@ def guard(prog: str, body: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print(f"{prog}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
+    except OSError as error:
+        # Of stdout: everything else that is read or written turns into a Trouble of its own.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_MEASURED
+        if isinstance(error, BrokenPipeError):
+            return EXIT_MEASURED
+        print(f"{prog}: stdout cannot be written: {error.strerror}", file=sys.stderr)
+        return EXIT_NO_SAMPLE

@@ -41,5 +41,6 @@ def read_document(name: str) -> str:
         raise Trouble(f"--doc {name}: expected UTF-8, found the byte 0x{data[offset]:02x} at "
                       f"offset {offset}; convert it: iconv -f ITS_ENCODING -t UTF-8") from None
     if not text.strip():
-        raise Trouble(f"--doc {name}: expected a text, found an empty file; name another")
+        raise Trouble(f"--doc {name}: expected a text, found an empty file"
+                      f"{' (white space alone)' if text else ''}; name another")
     return text

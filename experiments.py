@@ -17,16 +17,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from common import filler, fit_text, nonces
-from record import Sample
+from sample import Sample
 from timing import Event, Progress, measure, prompt_hash
+from verdict import verdicts
 
 USER, ASSISTANT = "user", "assistant"
 APPEND, PREPEND = "append", "prepend"
+REPEAT, COLD = "repeat", "cold"  # the positive and the negative control
 
 # A cold prompt may share this much with an earlier one: a BOS token, a letter. More than that and
 # more than the head a chat template puts before every prompt, and the sample was not cold.
 COLD_SHARE = 0.01
 
+FIRST_LOOK = 8
+# The controls of a server that counts by itself: two turns show what it reuses.
+BLOCK_CONTROL_TURNS = 2
 LENGTH_OUTPUT_TOKENS = 16
 CACHE_OUTPUT_TOKENS = 32
 OUTPUT_INPUT_WORDS = 20
@@ -53,6 +58,7 @@ class Backend(Protocol):
 
     head_tokens: int  # what the server puts before every prompt (BOS, chat template)
     interleave_arms: bool  # alternate the arms turn by turn, or run them as blocks
+    counts_exactly: bool  # whether count_tokens is the server's own count
 
     def stream(self, prompt: Prompt, output_tokens: int) -> Iterator[Event]:
         """Send one request and yield what happens."""
@@ -73,6 +79,27 @@ class Settings:
     repeats: int
     seed: int
     document: str | None = None
+    until_sure: bool = False
+    max_turns: int = 0
+    max_tokens: int | None = None
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """After which turns --until-sure looks whether the verdict is firm.
+
+        Each look has its share of the level, so that many looks together are wrong no more often
+        than one; a few, further and further apart, cost less of it than one a turn.
+        """
+        return look_turns(max(self.turns, FIRST_LOOK), self.max_turns) if self.until_sure else ()
+
+
+def look_turns(first: int, last: int) -> tuple[int, ...]:
+    """first, half as many again, and so on, up to and with last."""
+    turns = []
+    while first < last:
+        turns.append(first)
+        first = first + (first + 1) // 2
+    return (*turns, last)
 
 
 @dataclass(kw_only=True)
@@ -88,6 +115,7 @@ class Lab:
     def __post_init__(self) -> None:
         self._nonces = nonces()
         self._last_stamp = datetime.min.replace(tzinfo=UTC)
+        self._held: list[str] = []
 
     def opening(self) -> str:
         """A first line that no other prompt has, so that no cache knows its first token."""
@@ -110,6 +138,18 @@ class Lab:
             tokens, lambda words: opening + filler(seed, words) + task, self.backend.count_tokens
         )
 
+    def is_enough(self, samples: list[Sample]) -> bool:
+        """Whether --until-sure may end after these turns: its budget is spent, or its verdict
+        firm."""
+        if not self.settings.until_sure:
+            return False
+        spent = sum(sample.prompt_tokens or 0 for sample in samples)
+        if self.settings.max_tokens is not None and spent >= self.settings.max_tokens:
+            return True
+        looks = self.settings.looks
+        return samples[-1].turn in looks and all(
+            verdict.is_firm for verdict in verdicts(samples, looks=len(looks)))
+
     def ask(
         self, experiment: str, arm: str, prompt: Prompt, output_tokens: int,
         *, turn: int = 1, repeat: int = 1, cold: bool = False,
@@ -120,14 +160,20 @@ class Lab:
         leaves every average: the server's own count is the proof.
         """
         text = "".join(message.text for message in prompt)
+        shared = max((common_prefix_chars(text, earlier) for earlier in self._held), default=0)
+        exact = self.backend.counts_exactly
         blank = Sample(
             experiment=experiment, arm=arm, turn=turn, repeat=repeat,
             sent_at=self.now().isoformat(timespec="milliseconds"), prompt_chars=len(text),
             prompt_hash=prompt_hash(text), asked_output_tokens=output_tokens,
+            shared_chars=shared,
+            shared_tokens=self.backend.count_tokens(text[:shared]) if exact else None,
         )
         self.on_request(blank)
         events = self.backend.stream(prompt, output_tokens)
         sample, answer = measure(events, blank, on_progress=self.on_progress)
+        if sample.error is None:
+            self._held.append(text + answer)
         if cold and sample.cached_tokens and sample.prompt_tokens:
             allowed = max(self.backend.head_tokens, COLD_SHARE * sample.prompt_tokens)
             if sample.cached_tokens > allowed:
@@ -157,41 +203,73 @@ def output(lab: Lab) -> Iterator[Sample]:
 
 
 def cache(lab: Lab) -> Iterator[Sample]:
-    """Both arms over `turns` turns; each arm is a conversation that keeps its real answers.
+    """Both arms over `turns` turns, each a conversation that keeps its real answers; and controls.
 
     append: the document, then the turns so far, then the new question: the beginning never
-    changes. prepend: the same, with the time of this turn in front of it all.
+    changes. prepend: the same, with the time of this turn in front of it all. repeat: one prompt,
+    sent again and again, which any prefix cache must reuse. cold: a new beginning each time, twice
+    a turn, of which neither may be faster than the other.
     """
     settings = lab.settings
     document = settings.document or lab.sized(settings.context, "cache")
-    # The same document in both arms, behind an opening of its own: neither may warm the other.
+    # The same document in each arm, behind an opening of its own: none may warm another.
     history: dict[str, Prompt] = {
-        arm: (Message(USER, lab.opening() + document),) for arm in (APPEND, PREPEND)
+        arm: (Message(USER, lab.opening() + document),) for arm in (APPEND, PREPEND, REPEAT)
     }
-    for arm, turn in schedule(settings.turns, lab.backend.interleave_arms, lab.rng("cache")):
+    so_far: list[Sample] = []
+    for arm, turn, repeat in schedule(settings, lab.backend.interleave_arms, lab.rng("cache")):
+        if so_far and turn > so_far[-1].turn and lab.is_enough(so_far):
+            return
+        if arm == COLD:
+            history[COLD] = (Message(USER, lab.opening() + document),)
         *earlier, last = history[arm]
-        asked = (*earlier, Message(USER, last.text + CACHE_TASK.format(turn=turn)))
+        question = CACHE_TASK.format(turn=turn if arm in (APPEND, PREPEND) else 1)
+        asked = (*earlier, Message(USER, last.text + question))
         first, *rest = asked
         stamp = lab.stamp() if arm == PREPEND else ""
         prompt = (Message(USER, stamp + first.text), *rest)
         sample, answer = lab.ask("cache", arm, prompt, CACHE_OUTPUT_TOKENS, turn=turn,
-                                 cold=arm == APPEND and turn == 1)
+                                 repeat=repeat,
+                                 cold=arm == COLD or (turn == 1 and arm != PREPEND))
+        so_far.append(sample)
         yield sample
-        if sample.error is None:
+        if sample.error is None and arm in (APPEND, PREPEND):
             history[arm] = (*asked, Message(ASSISTANT, answer), Message(USER, ""))
 
 
-def schedule(turns: int, interleave: bool, rng: random.Random) -> list[tuple[str, int]]:
-    """Which arm asks when: turn by turn in random order, or one arm after the other.
+def schedule(
+    settings: Settings, interleave: bool, rng: random.Random
+) -> Iterator[tuple[str, int, int]]:
+    """Which arm asks when: (arm, turn, repeat), turn by turn in random order, or arm after arm.
 
-    Interleaved, a drift of the server hits both arms alike; that is for backends that keep many
-    prefixes. A server with one slot holds one prefix, and there an arm runs as a block.
+    Interleaved, a drift of the server hits all arms alike; that is for backends that keep many
+    prefixes, and there --until-sure goes on to `max_turns`. A server with one slot holds one
+    prefix, and there an arm runs as a block, the controls first.
     """
-    if not interleave:
-        return [(arm, turn) for arm in (APPEND, PREPEND) for turn in range(1, turns + 1)]
-    return [
-        (arm, turn) for turn in range(1, turns + 1) for arm in rng.sample((APPEND, PREPEND), 2)
-    ]
+    if interleave:
+        each = ((APPEND, 1), (PREPEND, 1), (REPEAT, 1), (COLD, 1), (COLD, 2))
+        last = settings.max_turns if settings.until_sure else settings.turns
+        for turn in range(1, last + 1):
+            for arm, repeat in rng.sample(each, len(each)):
+                yield arm, turn, repeat
+        return
+    controls = min(settings.turns, BLOCK_CONTROL_TURNS)
+    for arm, turns in ((REPEAT, controls), (COLD, controls),
+                       (APPEND, settings.turns), (PREPEND, settings.turns)):
+        for turn in range(1, turns + 1):
+            yield arm, turn, 1
+
+
+def common_prefix_chars(a: str, b: str) -> int:
+    """How many characters two texts share from the start, by bisection over slices."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 # A new experiment is a function above and a line here.

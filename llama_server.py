@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from common import nonces
 from experiments import Prompt
-from record import TEXT, Connection, ServerTimings
+from sample import TEXT, Connection, ServerTimings
 from timing import (
     End,
     Event,
@@ -53,8 +53,9 @@ class Facts:
 
     def describe(self) -> str:
         """One line for people."""
-        return (f"model {self.model}, {self.context_tokens:,} tokens of context a slot, "
-                f"{self.slots} slot{'s' if self.slots != 1 else ''}, build {self.build}")
+        build = "" if "unknown" in self.build else f", build {self.build}"
+        return (f"{self.model}: {self.context_tokens:,} tokens of context a slot, "
+                f"{self.slots} slot{'s' if self.slots != 1 else ''}{build}")
 
 
 def sse_payloads(chunks: Iterator[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
@@ -137,6 +138,7 @@ class LlamaServer:
     Raises Trouble where the URL is none.
     """
 
+    counts_exactly = True
     interleave_arms = False  # one slot holds one prefix, so arms run as blocks
 
     def __init__(self, url: str, *, progress: bool = False) -> None:
@@ -150,7 +152,7 @@ class LlamaServer:
                           "http://127.0.0.1:8080, found something else; correct it")
         self._https = parts.scheme == "https"
         self._host, self._port = host_name, port
-        self._base = parts.path.rstrip("/")
+        self._base = parts.path.rstrip("/").removesuffix("/v1")  # /completion is not below /v1
         self._headers = {"Content-Type": "application/json"}
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.url = f"{parts.scheme}://{host}{f':{port}' if port else ''}{self._base}"
@@ -309,5 +311,7 @@ def _failures() -> Iterator[None]:
         raise RequestFailed("refused", "nothing listens there (connection refused)") from None
     except TimeoutError:
         raise RequestFailed("timeout", "no answer in time") from None
+    except (http.client.IncompleteRead, http.client.RemoteDisconnected):
+        raise RequestFailed("connection", "the server closed in mid-answer") from None
     except (OSError, http.client.HTTPException, UnicodeError) as error:
         raise RequestFailed("connection", one_line(error) or type(error).__name__) from None

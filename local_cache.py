@@ -27,6 +27,9 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 DEFAULTS = cli.Sizes(lengths=(1000, 2000, 4000, 8000, 17000), outputs=(50, 100, 200, 400),
                      context=51_000, turns=6, repeats=3)
+# Sizes that let all three experiments finish within three minutes on two cores.
+DEMO = cli.Sizes(lengths=(250, 500, 1000, 2000), outputs=(16, 32, 64, 128), context=2000, turns=6,
+                 repeats=3)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -48,15 +51,20 @@ def main(argv: list[str] | None = None) -> int:
 
 def measure(args: argparse.Namespace) -> int:
     """One run against the server that the flags name."""
-    if args.show:
+    if args.show is not None:
         return cli.show(args)
+    from dataclasses import replace
+
     import runner
     from llama_server import LlamaServer
     from plan import describe, plan
 
-    settings = cli.settings(args, DEFAULTS)
+    settings = cli.settings(args, DEFAULTS, DEMO)
     out = cli.output_path(args, "local_cache")
     console = runner.Console(quiet=args.quiet)
+    if settings.until_sure:
+        console.say("--until-sure changes nothing here: the server's counts decide, not the clock")
+        settings = replace(settings, until_sure=False, max_turns=0)
     embedded_context = runner.embedded_context(args, settings)
     with runner.embedded_server(args, embedded_context, console) as embedded_url:
         server = LlamaServer(embedded_url or args.url or DEFAULT_URL, progress=console.is_live)
@@ -67,8 +75,8 @@ def measure(args: argparse.Namespace) -> int:
                         "land in another one; start it with -np 1 for clean figures")
         settings, notes = runner.fit(settings, facts.context_tokens, console, slots=facts.slots,
                                   count=server.count_tokens, own_server=bool(embedded_url))
-        planned = plan(settings, server.count_tokens)
-        if runner.announce(args, console, [f"server: {server.url}, {facts.describe()}",
+        planned = plan(settings, server.count_tokens, interleave=server.interleave_arms)
+        if runner.announce(args, console, [f"server: {server.url}\n      {facts.describe()}",
                                         describe(planned, rough=False)]):
             return cli.EXIT_MEASURED
         server.warm_up()

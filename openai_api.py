@@ -19,9 +19,9 @@ import openai
 from common import filler, nonces
 from experiments import ASSISTANT, USER, Message, Prompt
 from openai_stream import decode, finish_reason
-from plan import CALIBRATION_OUTPUT_TOKENS, CALIBRATION_WORDS
+from plan import CALIBRATION_OUTPUT_TOKENS
 from providers import Provider
-from record import Connection
+from sample import Connection
 from timing import Clock, End, Event, FirstByte, RequestFailed, Sent, Usage, clock
 from trouble import Trouble, one_line
 
@@ -125,6 +125,7 @@ class TimedBytes(httpx.SyncByteStream):
 class OpenAIEndpoint:
     """One endpoint, one model, one client: requests go over one connection, kept open."""
 
+    counts_exactly = False
     interleave_arms = True  # a provider keeps many prefixes, and drifts while one measures
 
     def __init__(
@@ -162,16 +163,16 @@ class OpenAIEndpoint:
                 "sent": {"limit_parameter": self._provider.limit_parameter,
                          "stream_options": {"include_usage": True}}}
 
-    def calibrate(self) -> str | None:
-        """Two requests that are not counted: warm the connection, and learn tokens a character.
+    def calibrate(self, words: tuple[int, int]) -> str | None:
+        """Two requests of so many words, not counted: to warm up, and to learn tokens a character.
 
         Returns a note where no usage was reported. Raises Trouble where the endpoint does not
         answer: nothing could be measured.
         """
         points: list[tuple[int, int]] = []
         nonce = nonces()
-        for words in CALIBRATION_WORDS:
-            text = f"{next(nonce)}.\n{filler(words, words)}"
+        for size in words:
+            text = f"{next(nonce)}.\n{filler(size, size)}"
             counted: int | None = None
             try:
                 for event in self.stream((Message(USER, text),), CALIBRATION_OUTPUT_TOKENS):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from record import REASONING, TEXT, TOOL
+from sample import REASONING, TEXT, TOOL
 from timing import Event, Piece, Usage
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from common import nonces
 from experiments import (
+    APPEND,
     CACHE_OUTPUT_TOKENS,
     CACHE_TASK,
     LENGTH_OUTPUT_TOKENS,
     OUTPUT_INPUT_WORDS,
     OUTPUT_TASK,
+    PREPEND,
     STAMP,
     Settings,
+    schedule,
 )
 
 # Bytes rather than characters: four of them are about a token of English as well as of Chinese.
@@ -20,11 +26,14 @@ BYTES_PER_TOKEN = 4
 # A context is given in these steps, which is what llama.cpp rounds to.
 CONTEXT_STEP = 256
 CONTEXT_SLACK = 512
-# A cloud API is first asked these two, not counted: they warm the connection, and the difference
-# of their reported sizes gives tokens a character.
-CALIBRATION_WORDS = 20, 1000
+SIZE_MISS = 0.02
+# A cloud API is first asked two texts, not counted: they warm the connection, and the difference
+# of their reported sizes gives tokens a character. The second is a share of the largest prompt.
+CALIBRATION_SHARE = 0.1
+CALIBRATION_WORDS = 20, 100, 1000  # the first; the second at least, and at most
 CALIBRATION_OUTPUT_TOKENS = 8
 FILLER_TOKENS_PER_WORD = 3
+FILLER_BYTES_PER_WORD = 7
 
 
 def estimate_tokens(text: str) -> int:
@@ -42,20 +51,26 @@ class Planned:
     output_tokens: int
 
 
-def plan(settings: Settings, count: Callable[[str], int] = estimate_tokens) -> list[Planned]:
-    """What each chosen experiment will send, in the order of `settings.experiments`."""
+def plan(
+    settings: Settings, count: Callable[[str], int] = estimate_tokens, *, interleave: bool = True
+) -> list[Planned]:
+    """What each chosen experiment will send, in the order of `settings.experiments`.
+
+    With --until-sure, what it will send at the most.
+    """
     turn = count(CACHE_TASK) + CACHE_OUTPUT_TOKENS
-    turns, repeats = settings.turns, settings.repeats
+    repeats = settings.repeats
     context = settings.context if settings.document is None else count(settings.document)
     short = count(OUTPUT_TASK) + FILLER_TOKENS_PER_WORD * OUTPUT_INPUT_WORDS
+    asked = list(schedule(settings, interleave, random.Random(0)))
+    # The history of the two conversations grows by a question and an answer a turn.
+    grown = sum(turn * n for arm, n, _ in asked if arm in (APPEND, PREPEND))
     sizes = {
         "length": (len(settings.lengths) * repeats, sum(settings.lengths) * repeats,
                    len(settings.lengths) * repeats * LENGTH_OUTPUT_TOKENS),
         "output": (len(settings.outputs) * repeats, short * len(settings.outputs) * repeats,
                    sum(settings.outputs) * repeats),
-        # Two arms, and the history grows by a question and an answer a turn.
-        "cache": (2 * turns, 2 * (turns * context + turn * turns * (turns + 1) // 2),
-                  2 * turns * CACHE_OUTPUT_TOKENS),
+        "cache": (len(asked), len(asked) * context + grown, len(asked) * CACHE_OUTPUT_TOKENS),
     }
     return [
         Planned(experiment=name, requests=sizes[name][0], input_tokens=sizes[name][1],
@@ -64,12 +79,22 @@ def plan(settings: Settings, count: Callable[[str], int] = estimate_tokens) -> l
     ]
 
 
-def calibration() -> Planned:
-    """The requests that come before those of the experiments, where a server cannot count."""
-    n = len(CALIBRATION_WORDS)
-    return Planned(experiment="calibration", requests=n,
-                   input_tokens=FILLER_TOKENS_PER_WORD * sum(CALIBRATION_WORDS),
-                   output_tokens=n * CALIBRATION_OUTPUT_TOKENS)
+def calibration_words(settings: Settings) -> tuple[int, int]:
+    """The sizes of the two requests that come first where a server cannot count, in words."""
+    first, least, most = CALIBRATION_WORDS
+    asked = {"length": max(settings.lengths), "output": 0,
+             "cache": estimate_tokens(settings.document) if settings.document else settings.context}
+    largest = max(asked[name] for name in settings.experiments)
+    share = round(CALIBRATION_SHARE * largest)
+    return first, min(max(share, least), most)
+
+
+def calibration(settings: Settings) -> Planned:
+    """Those two requests."""
+    words = calibration_words(settings)
+    return Planned(experiment="calibration", requests=len(words),
+                   input_tokens=FILLER_TOKENS_PER_WORD * sum(words),
+                   output_tokens=len(words) * CALIBRATION_OUTPUT_TOKENS)
 
 
 def fit_context(
@@ -82,6 +107,7 @@ def fit_context(
     An experiment of which nothing is left goes too; if none is left, `experiments` is empty.
     """
     lines: list[str] = []
+    opening = count(next(nonces())) + 2
 
     def fits(what: str, need: int, remedy: str) -> bool:
         if need <= context_tokens:
@@ -95,16 +121,16 @@ def fit_context(
     lengths, outputs = settings.lengths, settings.outputs
     if "length" in chosen:
         lengths = tuple(n for n in lengths if fits(
-            f"length {n:,}", n + LENGTH_OUTPUT_TOKENS, "give other --lengths"))
+            f"length {n:,}", with_miss(n) + LENGTH_OUTPUT_TOKENS, "give other --lengths"))
     if "output" in chosen:
         short = count(OUTPUT_TASK) + count("word ") * 2 * OUTPUT_INPUT_WORDS
         outputs = tuple(n for n in outputs if fits(
-            f"output {n:,}", n + short, "give other --outputs"))
+            f"output {n:,}", n + short + opening, "give other --outputs"))
     if "cache" in chosen:
         own = settings.document is not None
-        context = count(settings.document) if settings.document else settings.context
+        context = count(settings.document) if settings.document else with_miss(settings.context)
         turn = count(CACHE_TASK) + CACHE_OUTPUT_TOKENS
-        frame = count(STAMP) + turn * settings.turns
+        frame = count(STAMP) + opening + turn * max(settings.turns, settings.max_turns)
         if not fits("cache", context + frame,
                     "give a shorter --doc" if own else "give a smaller --context"):
             chosen.remove("cache")
@@ -117,19 +143,26 @@ def fit_context(
 def context_needed(settings: Settings) -> int:
     """The context that a server must be started with so that everything asked for fits.
 
-    On the safe side where nothing can count yet: two bytes of a document to a token, and room
-    for a chat template.
+    Nothing can count yet, and no tokenizer makes more than a token of a byte: that is what a
+    document and every other text is given, with room for a chat template. llama.cpp cuts it to
+    what the model was made for.
     """
-    turn = estimate_tokens(CACHE_TASK) * 2 + CACHE_OUTPUT_TOKENS
+    turn = len(CACHE_TASK) + CACHE_OUTPUT_TOKENS
     document = settings.document
-    context = settings.context if document is None else len(document.encode()) // 2
+    context = with_miss(settings.context) if document is None else len(document.encode())
     sizes = {
-        "length": max(settings.lengths) + LENGTH_OUTPUT_TOKENS,
-        "output": max(settings.outputs),
-        "cache": context + turn * settings.turns,
+        "length": with_miss(max(settings.lengths)) + LENGTH_OUTPUT_TOKENS,
+        "output": max(settings.outputs) + len(OUTPUT_TASK),
+        "cache": context + turn * max(settings.turns, settings.max_turns),
     }
-    need = max(sizes[name] for name in settings.experiments) + CONTEXT_SLACK
+    need = max(sizes[name] for name in settings.experiments)
+    need = max(need, calibration_words(settings)[1] * FILLER_BYTES_PER_WORD) + CONTEXT_SLACK
     return -(-need // CONTEXT_STEP) * CONTEXT_STEP
+
+
+def with_miss(tokens: int) -> int:
+    """The most that a text sized to so many tokens may have."""
+    return tokens + math.ceil(SIZE_MISS * tokens)
 
 
 def start_with(need: int, slots: int) -> str:
@@ -139,9 +172,14 @@ def start_with(need: int, slots: int) -> str:
 
 
 def describe(planned: list[Planned], *, rough: bool) -> str:
-    """Two lines for people: requests and tokens in all, then by experiment."""
-    parts = ", ".join(f"{p.experiment} {p.requests} ({p.input_tokens:,} in)" for p in planned)
+    """Lines for people: requests and tokens in all, then by experiment."""
     about = "about " if rough else ""
-    return (f"plan: {sum(p.requests for p in planned)} requests, {about}"
+    parts = "".join(f"\n      {p.experiment}: {_requests(p.requests)}, {p.input_tokens:,} "
+                    "input tokens" for p in planned)
+    return (f"plan: {_requests(sum(p.requests for p in planned))}, {about}"
             f"{sum(p.input_tokens for p in planned):,} input tokens, at most "
-            f"{sum(p.output_tokens for p in planned):,} output tokens\n      {parts}")
+            f"{sum(p.output_tokens for p in planned):,} output tokens{parts}")
+
+
+def _requests(n: int) -> str:
+    return f"{n} request{'s' if n != 1 else ''}"

@@ -23,12 +23,15 @@ from cli import EXIT_INTERRUPTED, EXIT_MEASURED, EXIT_NO_SAMPLE, on_stop_signals
 from embedded import DEMO_CONTEXT_TOKENS, command, demo_model, serve
 from experiments import Backend, Settings
 from plan import context_needed, estimate_tokens, fit_context
-from record import Journal, RecordError, Run, Sample, to_text
+from record import Journal, RecordError, Run, to_text
+from sample import Sample
 from tables import render
 from timing import Progress, RequestFailed
 from trouble import Trouble
+from verdict import IMPOSSIBLE
 
 LINE_COLUMNS = 79
+BUSY_SHARE = 0.75
 
 
 def embedded_context(args: argparse.Namespace, wanted: Settings) -> int | None:
@@ -48,8 +51,11 @@ def embedded_server(
         yield None
         return
     model = demo_model() if args.demo else args.serve
-    console.say(f"starting a llama-server of {Path(model).name}, {context_tokens:,} tokens of "
-                "context")
+    console.say(f"starting a llama-server of {Path(model).name}\n"
+                f"      with {context_tokens:,} tokens of context")
+    if hasattr(os, "getloadavg") and os.getloadavg()[0] > BUSY_SHARE * (os.cpu_count() or 1):
+        console.say(f"warning: this machine is busy (load {os.getloadavg()[0]:.1f}): what the "
+                    "server reports in\n      milliseconds will be too much, tokens stay right")
     with serve(model, context_tokens) as url:
         yield url
 
@@ -95,7 +101,8 @@ class Console:
         """One line; `always` even under --quiet."""
         if always or not self._quiet:
             self._draw("")
-            print(text, file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # nobody reads it; the run goes on
+                print(text, file=sys.stderr, flush=True)
 
     def request(self, asked: Sample) -> None:
         """Show which request is under way."""
@@ -106,8 +113,9 @@ class Console:
 
     def progress(self, progress: Progress) -> None:
         """Show how far the prefill of that request has come."""
-        self._draw(f"{self._label}: prefill {progress.processed_tokens:,} / "
-                   f"{progress.total_tokens:,} tokens")
+        done = progress.processed_tokens >= progress.total_tokens
+        self._draw(f"{self._label}: " + ("writing" if done else f"prefill "
+                   f"{progress.processed_tokens:,} / {progress.total_tokens:,} tokens"))
 
     def done(self) -> None:
         """Wipe the live line."""
@@ -116,7 +124,9 @@ class Console:
     def _draw(self, text: str) -> None:
         if self.is_live and text != self._live:
             text = text[:LINE_COLUMNS]
-            sys.stderr.write("\r" + text.ljust(len(self._live)) + ("" if text else "\r"))
+            # Two more columns, for the ^C that a terminal writes behind the line.
+            width = min(len(self._live) + 2, LINE_COLUMNS)
+            sys.stderr.write("\r" + text.ljust(width) + ("" if text else "\r"))
             sys.stderr.flush()
             self._live = text
 
@@ -142,7 +152,7 @@ def run(
                 console.say(f"{sample.experiment} {sample.arm} turn {sample.turn} failed: "
                             f"{sample.error.message}", always=True)
         complete = True
-        status = EXIT_MEASURED if _every_condition_measured(record) else EXIT_NO_SAMPLE
+        status = EXIT_MEASURED if _is_answered(record) else EXIT_NO_SAMPLE
     except KeyboardInterrupt:
         status = EXIT_INTERRUPTED
     except RequestFailed as failed:
@@ -154,7 +164,7 @@ def run(
     if not record.samples:
         console.say("stopped before anything was measured; nothing was written", always=True)
         return status
-    print(to_text(record).rstrip() if args.json or path is None else render(record))
+    print(to_text(record).rstrip() if args.json or path is None else render(record), flush=True)
     if path is not None:
         console.say(f"raw data{'' if complete else ' (incomplete)'}: {path}")
     return status
@@ -178,16 +188,19 @@ def _finish(journal: Journal, console: Console, *, complete: bool) -> Path | Non
         on_stop_signals(signal.default_int_handler)
 
 
-def _every_condition_measured(record: Run) -> bool:
+def _is_answered(record: Run) -> bool:
+    """Whether every condition has a valid sample, and a verdict was possible on each arm."""
     conditions = {(s.experiment, s.arm) for s in record.samples}
-    return conditions == {(s.experiment, s.arm) for s in record.samples if s.counts}
+    return conditions == {(s.experiment, s.arm) for s in record.samples if s.counts} and not any(
+        verdict.code in IMPOSSIBLE for verdict in record.verdicts())
 
 
 def _blank_run(
     args: argparse.Namespace, wanted: Settings, endpoint: dict[str, Any], notes: list[str]
 ) -> Run:
     chosen = asdict(wanted) | {"document": None if args.doc is None else Path(args.doc).name,
-                               "document_chars": wanted.document and len(wanted.document)}
+                               "document_chars": wanted.document and len(wanted.document),
+                               "looks": len(wanted.looks) or 1}
     return Run(
         tool=Path(args.prog).stem, command=args.command,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),

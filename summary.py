@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from common import Line, fit_line, ratio, spread
 
 if TYPE_CHECKING:
-    from record import Sample
+    from sample import Sample
 
 CACHE = "cache"
+ARMS = ("append", "prepend", "repeat", "cold")
 
 Figure = Callable[["Sample"], "float | None"]
 
@@ -26,8 +27,8 @@ def prefill_s(sample: Sample) -> float | None:
     return None if server is None or server.prompt_ms is None else server.prompt_ms / 1000
 
 
-def prefill_tokens_per_s(sample: Sample) -> float | None:
-    """Prompt tokens computed a second of prefill.
+def prefill_s_per_token(sample: Sample) -> float | None:
+    """Seconds of prefill a prompt token computed; a table shows its inverse, tokens/s.
 
     The tokens computed, not the whole prompt: a reused token took no prefill. None after a full
     hit (one token computed), which says nothing of the speed of prefill.
@@ -35,7 +36,7 @@ def prefill_tokens_per_s(sample: Sample) -> float | None:
     server = sample.server
     if server is None or server.prompt_n is None or server.prompt_n < 2:
         return None
-    return ratio(server.prompt_n, prefill_s(sample))
+    return ratio(prefill_s(sample), server.prompt_n)
 
 
 def decode_s(sample: Sample) -> float | None:
@@ -75,7 +76,7 @@ FIGURES: dict[str, Figure] = {
     "inter_token_s": lambda s: s.inter_token_s,
     "inter_chunk_s": lambda s: s.inter_chunk_s,
     "prefill_s": prefill_s,
-    "prefill_tokens_per_s": prefill_tokens_per_s,
+    "prefill_s_per_token": prefill_s_per_token,
     "decode_s": decode_s,
     "decode_s_per_token": decode_s_per_token,
 }
@@ -87,9 +88,9 @@ def of(samples: Iterable[Sample], experiment: str) -> list[Sample]:
 
 
 def arms(samples: Iterable[Sample]) -> list[str]:
-    """The arms that occur: sizes by size, named arms by name."""
-    return sorted({s.arm for s in samples}, key=lambda arm: (len(arm), arm) if arm.isdigit()
-                  else (0, arm))
+    """The arms that occur: sizes by size; named arms in the order of `ARMS`."""
+    seen = {sample.arm for sample in samples}
+    return [arm for arm in ARMS if arm in seen] + sorted(seen.difference(ARMS), key=int)
 
 
 def valid(samples: Iterable[Sample], arm: str, *, from_turn: int = 1) -> list[Sample]:

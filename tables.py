@@ -6,10 +6,12 @@ nowhere else. "-" is unknown, 0 is zero.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from common import Line, ratio, spread
-from record import Run, Sample
+from record import Run
+from sample import Sample
 from summary import (
     CACHE,
     Figure,
@@ -20,13 +22,22 @@ from summary import (
     median,
     of,
     prefill_s,
-    prefill_tokens_per_s,
+    prefill_s_per_token,
     recomputed_tokens,
     total,
     valid,
 )
+from verdict import Verdict
 
 UNKNOWN = "-"
+CACHE_TITLE = (
+    "cache: one long context over several turns",
+    "       append: new text at the end; prepend: the current time in front of it all;",
+    "       controls: repeat, one prompt again and again; cold, a new beginning each time",
+)
+COLUMNS = 79
+MOST_TURNS = 12
+LINE_REQUESTS = 3
 
 
 def render(run: Run) -> str:
@@ -39,6 +50,9 @@ def render(run: Run) -> str:
         if samples:
             parts.append(draw(samples, native=native))
             parts.extend(block for block in [remarks(samples)] if block)
+    parts.extend(verdict_lines(verdict) for verdict in run.verdicts())
+    if run.settings.get("until_sure"):
+        parts.append(effort_line(of(run.samples, CACHE)))
     if run.notes:
         parts.append("\n".join(run.notes))
     return "\n\n".join(parts)
@@ -69,21 +83,25 @@ def count(value: float | None) -> str:
 
 
 def ms(seconds: float | None) -> str:
-    """Seconds as milliseconds, with three figures at least: 14,210, 183, 5.46."""
-    if seconds is None:
-        return UNKNOWN
-    value = seconds * 1000
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    """Seconds as milliseconds: 14,210, 183, 5.46."""
+    return UNKNOWN if seconds is None else figures(seconds * 1000)
+
+
+def figures(value: float) -> str:
+    """Three figures, or all of those before the decimal point: 14,210, 18.0, 0.130, 0."""
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 def per_s(rate: float | None) -> str:
     """Tokens per second."""
-    return UNKNOWN if rate is None else f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+    return UNKNOWN if rate is None else figures(rate)
 
 
 def times(value: float | None) -> str:
-    """A ratio: 6.0x."""
-    return UNKNOWN if value is None else f"{value:.3g}x"
+    """A ratio: 6.00x."""
+    return UNKNOWN if value is None else f"{figures(value)}x"
 
 
 def quartiles_ms(samples: Iterable[Sample], figure: Figure) -> str:
@@ -111,12 +129,13 @@ def length_table(samples: Sequence[Sample], *, native: bool) -> str:
         tokens = [count(int(arm)), count(median(chosen, lambda s: s.prompt_tokens)),
                   count(median(chosen, lambda s: s.cached_tokens))]
         if native:
-            figures = [ms(median(chosen, prefill_s)), quartiles_ms(chosen, prefill_s),
-                       per_s(median(chosen, prefill_tokens_per_s)), ms(median(chosen, ttft_s))]
+            each = median(chosen, prefill_s_per_token)
+            measured = [ms(median(chosen, prefill_s)), quartiles_ms(chosen, prefill_s),
+                       per_s(inverse(each)), ms(median(chosen, ttft_s))]
         else:
-            figures = [ms(median(chosen, ttft_s)), quartiles_ms(chosen, ttft_s),
+            measured = [ms(median(chosen, ttft_s)), quartiles_ms(chosen, ttft_s),
                        ms(median(chosen, total_s))]
-        rows.append([*tokens, *figures, str(len(chosen))])
+        rows.append([*tokens, *measured, str(len(chosen))])
     figure = prefill_s if native else ttft_s
     fitted = line(samples, lambda s: s.prompt_tokens, figure)
     what = "prefill" if native else "TTFT"
@@ -154,24 +173,27 @@ def output_table(samples: Sequence[Sample], *, native: bool) -> str:
 
 def cache_table(samples: Sequence[Sample], *, native: bool) -> str:
     """A row a turn, then what each arm cost in all and how they compare."""
-    title = "cache: one long context over several turns (append: new text at the end;\n" \
-            "       prepend: the current time put in front of it all)"
+    title = "\n".join(CACHE_TITLE)
     if native:
         headers = ["arm", "turn", "input", "recomputed", "reused", "prefill ms", "decode ms/token"]
     else:
-        headers = ["arm", "turn", "input", "cached", "TTFT ms", "total ms", "inter-token ms"]
+        headers = ["arm", "turn", "input", "cached", "TTFT ms", "written", "total ms",
+                   "inter-token ms"]
     rows = []
+    last = max(s.turn for s in samples)
     for arm in arms(samples):
-        for sample in (s for s in samples if s.arm == arm):
+        for sample in (s for s in samples if s.arm == arm and s.turn <= MOST_TURNS):
             cells = [arm, str(sample.turn), count(sample.prompt_tokens)]
             if native:
                 cells += [count(recomputed_tokens(sample)), count(sample.cached_tokens),
                           ms(prefill_s(sample)), ms(decode_s_per_token(sample))]
             else:
-                cells += [count(sample.cached_tokens), ms(sample.ttft_s), ms(sample.total_s),
+                cells += [count(sample.cached_tokens), ms(sample.ttft_s),
+                          count(sample.output_tokens), ms(sample.total_s),
                           ms(sample.inter_token_s)]
             rows.append(cells)
-    return _join(title, table(headers, rows), chunk_line(samples),
+    more = f"the turns from {MOST_TURNS + 1} to {last} are in the JSON" if last > MOST_TURNS else ""
+    return _join(title, table(headers, rows), more, chunk_line(samples),
                  "\n" + (totals(samples) if native else medians(samples)))
 
 
@@ -184,7 +206,8 @@ def totals(samples: Sequence[Sample]) -> str:
         [arm, str(len(valid(samples, arm))), count(recomputed), count(sent), ms(seconds)]
         for arm, (recomputed, sent, seconds) in sums.items()
     ]
-    if len(sums) == 2:
+    # Sums compare only over as many turns.
+    if len(valid(samples, "append")) == len(valid(samples, "prepend")) > 0:
         append, prepend = sums["append"], sums["prepend"]
         rows.append(["prepend/append", "", times(ratio(prepend[0], append[0])), "",
                      times(ratio(prepend[2], append[2]))])
@@ -201,7 +224,7 @@ def medians(samples: Sequence[Sample]) -> str:
         middle[arm] = [median(chosen, figure) for figure in figures]
         rows.append([arm, str(len(chosen)), count(median(chosen, lambda s: s.cached_tokens)),
                      ms(middle[arm][0]), quartiles_ms(chosen, ttft_s), ms(middle[arm][1])])
-    if len(middle) == 2:
+    if "append" in middle and "prepend" in middle:
         append, prepend = middle["append"], middle["prepend"]
         rows.append(["prepend/append", "", "", times(ratio(prepend[0], append[0])), "",
                      times(ratio(prepend[1], append[1]))])
@@ -221,11 +244,28 @@ def chunk_line(samples: Sequence[Sample]) -> str:
 
 
 def slope_line(fitted: Line | None, what: str, unit: str, scale: float) -> str:
-    """The slope of a least-squares line, for people; nothing where there is no line."""
-    if fitted is None:
+    """The slope of a least-squares line, for people; nothing where the noise is all there is."""
+    if fitted is None or fitted.n < LINE_REQUESTS or fitted.slope <= 0:
         return ""
     return (f"{what} {ms(fitted.slope * scale)} ms per {unit} "
             f"(least squares, {fitted.n} requests)")
+
+
+def verdict_lines(verdict: Verdict) -> str:
+    """A verdict in plain lines: the arm and its code, then why, wrapped for a terminal."""
+    first, *rest = verdict.text.splitlines()
+    lines = textwrap.wrap(f"{verdict.arm}: {verdict.code.upper().replace('_', ' ')}. {first}",
+                          COLUMNS, subsequent_indent="  ")
+    for text in rest:
+        lines += textwrap.wrap(text, COLUMNS, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join(lines)
+
+
+def effort_line(samples: Sequence[Sample]) -> str:
+    """What --until-sure took."""
+    turns = max((s.turn for s in samples), default=0)
+    tokens = sum(s.prompt_tokens or 0 for s in samples)
+    return f"this took {turns} turns, {len(samples)} requests and {tokens:,} input tokens"
 
 
 def remarks(samples: Sequence[Sample]) -> str:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from record import TEXT, Connection, Failure, Sample, ServerTimings
+from sample import TEXT, Connection, Failure, Sample, ServerTimings
 
 Clock = Callable[[], float]
 # Monotonic and of the finest resolution there is: a wall clock may step back in mid-request.

@@ -74,6 +74,13 @@ def assert_one_line(outcome: Outcome, status: int, *parts: str) -> None:
         assert part in lines[0], outcome.err
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_core() -> None:
+    """Servers of one thread: two that wait for each other stall where a core is busy."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
 @pytest.fixture(scope="session")
 def dense_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model with ordinary attention: a token is a byte."""

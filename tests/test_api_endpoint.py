@@ -88,7 +88,7 @@ def test_the_plan_is_what_happens(whole: tuple[Outcome, Stub]) -> None:
                       outcome.err)
     assert found is not None, outcome.err
     requests, input_tokens, output_tokens = (int(n.replace(",", "")) for n in found.groups())
-    assert requests == len(stub.chats) == CALIBRATION + len(LENGTHS) + len(OUTPUTS) + 2 * TURNS
+    assert requests == len(stub.chats) == CALIBRATION + len(LENGTHS) + len(OUTPUTS) + 5 * TURNS
     assert input_tokens == pytest.approx(sum(map(stub.tokens, stub.chats)), rel=0.15)
     assert output_tokens == sum(chat.body["max_tokens"] for chat in stub.chats)
 

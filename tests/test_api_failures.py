@@ -12,7 +12,7 @@ from conftest import assert_one_line, environment, run_script
 from experiments import USER, Message
 from openai_api import OpenAIEndpoint
 from providers import PROVIDERS
-from record import Sample
+from sample import Sample
 from timing import measure
 from trouble import Trouble, one_line
 from wire_stub import CUT, DONE, SILENT, Answer, Stub, piece, refused, said, sse, wire_stub
@@ -36,7 +36,7 @@ def endpoint(stub: Stub, *, provider: str | None = None, model: str | None = "m"
 def trouble(answer: Answer, **known: Any) -> str:
     """What the run says, and ends with, when its first request gets this answer."""
     with wire_stub(then=answer) as stub, pytest.raises(Trouble) as raised:
-        endpoint(stub, **known).calibrate()
+        endpoint(stub, **known).calibrate((20, 1000))
     return str(raised.value)
 
 

@@ -23,6 +23,7 @@ def test_filler_is_lower_case_sentences_of_exactly_so_many_words() -> None:
 def test_filler_is_the_same_for_a_seed_and_another_for_another() -> None:
     assert filler("a", 50) == filler("a", 50)
     assert filler("a", 50) != filler("b", 50)
+    assert filler("a", 500).startswith(filler("a", 50).removesuffix("."))
 
 
 def test_filler_needs_a_word() -> None:

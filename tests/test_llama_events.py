@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llama_server import LlamaServer, events, sse_payloads
-from record import ServerTimings
+from sample import ServerTimings
 from timing import End, Event, Note, Piece, Progress, RequestFailed, Usage
 from trouble import Trouble
 

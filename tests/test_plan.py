@@ -20,28 +20,34 @@ def test_the_plan_is_what_is_then_sent() -> None:
                                                       ) * tokens
 
 
+def test_blocks_have_fewer_controls() -> None:
+    backend = Scripted(interleave=False)
+    samples = ran(backend, experiments=("cache",))
+    assert plan(settings(experiments=("cache",)), len, interleave=False)[0].requests == len(samples)
+
+
 def test_the_document_counts_instead_of_the_context() -> None:
     own = settings(document="x" * 9000, experiments=("cache",), turns=1)
     assert plan(own, len)[0].input_tokens > 2 * 9000
 
 
-def test_two_lines_for_people() -> None:
+def test_the_plan_in_lines_for_people() -> None:
     text = describe(plan(settings(experiments=("length",)), len), rough=True)
     assert text == ("plan: 4 requests, about 1,200 input tokens, at most 64 output tokens\n"
-                    "      length 4 (1,200 in)")
+                    "      length: 4 requests, 1,200 input tokens")
 
 
 def test_what_does_not_fit_is_left_out_with_the_context_it_needs() -> None:
     fitting, lines = fit_context(settings(lengths=(200, 2000)), 1000, 1, len)
     assert fitting.lengths == (200,)
     assert fitting.experiments == ("length", "output", "cache")
-    assert lines == ["length 2,000 left out: needs 2,016 tokens of context, the server has 1,000 "
-                     "a slot; start it with -c 2048, or give other --lengths"]
+    assert lines == ["length 2,000 left out: needs 2,056 tokens of context, the server has 1,000 "
+                     "a slot; start it with -c 2304, or give other --lengths"]
 
 
 def test_slots_share_the_context_so_four_need_four_times_as_much() -> None:
     _, lines = fit_context(settings(lengths=(200, 2000)), 1000, 4, len)
-    assert "-c 8192 (or 2048 with -np 1)" in lines[0]
+    assert "-c 9216 (or 2304 with -np 1)" in lines[0]
 
 
 def test_a_server_of_our_own_is_not_for_the_user_to_restart() -> None:

@@ -8,18 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from record import (
-    TEXT,
-    Connection,
-    Failure,
-    Journal,
-    RecordError,
-    Run,
-    Sample,
-    ServerTimings,
-    load_run,
-    to_text,
-)
+from record import Journal, RecordError, Run, load_run, to_text
+from sample import TEXT, Connection, Failure, Sample, ServerTimings
 from test_timing import blank
 
 FULL = blank(

@@ -18,7 +18,7 @@ import openai_api
 from experiments import USER, Message
 from openai_api import OpenAIEndpoint
 from openai_stream import decode, finish_reason
-from record import REASONING, TEXT, TOOL, Sample
+from sample import REASONING, TEXT, TOOL, Sample
 from timing import Event, RequestFailed, measure
 
 START_S = 1000.0

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from record import TEXT, Failure, Sample, ServerTimings, load_run
+from record import load_run
+from sample import TEXT, Failure, Sample, ServerTimings
 from tables import count, ms, per_s, render, times
 from test_record import run_of
 from test_timing import blank

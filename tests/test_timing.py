@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from record import REASONING, TEXT, Sample, ServerTimings
+from sample import REASONING, TEXT, Sample, ServerTimings
 from timing import (
     End,
     Event,

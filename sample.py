@@ -1,0 +1,160 @@
+"""One request: what was asked, when each piece came, what was counted, or why it failed.
+
+Raw is stored, the rest is derived: a Sample keeps arrivals and counts, and what it says of TTFT,
+totals and reuse is computed from them each time. Seconds and tokens; None is unknown, 0 is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+# Notes that keep a sample out of every average begin so.
+LEFT_OUT = ("not_cold", "truncated")
+
+TEXT, REASONING, TOOL = "text", "reasoning", "tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTimings:
+    """What a llama-server says of one request: tokens, and milliseconds as it gives them.
+
+    cache_n: prompt tokens reused; prompt_n: prompt tokens computed, in prompt_ms;
+    predicted_n: tokens written, in predicted_ms; id_slot: the slot that answered.
+    """
+
+    cache_n: int | None = None
+    prompt_n: int | None = None
+    prompt_ms: float | None = None
+    predicted_n: int | None = None
+    predicted_ms: float | None = None
+    id_slot: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Whether this request opened a connection, and what that cost before it was sent."""
+
+    new: bool | None = None
+    connect_s: float | None = None
+    tls_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a request failed: a short kind for programs, one line for people."""
+
+    kind: str
+    message: str
+    http_status: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One request: what was asked, when each piece came, what was counted, or why it failed.
+
+    arrivals_s: seconds from the moment the request's last byte was written to the arrival of
+    each non-empty piece; arrival_kinds: "text", "reasoning" or "tool", one for each arrival;
+    shared_chars: the longest beginning that this prompt shares with an earlier one of the run and
+    its answer, shared_tokens the same by the server's tokenizer.
+    """
+
+    experiment: str
+    arm: str
+    turn: int
+    repeat: int
+    sent_at: str
+    prompt_chars: int
+    prompt_hash: str
+    asked_output_tokens: int
+    shared_chars: int | None = None
+    shared_tokens: int | None = None
+    arrivals_s: tuple[float, ...] = ()
+    arrival_kinds: tuple[str, ...] = ()
+    first_piece_tokens: int | None = None
+    first_byte_s: float | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    finish_reason: str | None = None
+    server: ServerTimings | None = None
+    connection: Connection | None = None
+    error: Failure | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> bool:
+        """Whether this sample may enter an average: whole, and cold if it had to be."""
+        return self.error is None and not any(n.startswith(LEFT_OUT) for n in self.notes)
+
+    @property
+    def predicted_reuse(self) -> float | None:
+        """The share of this prompt that a perfect prefix cache would hold, 0 to 1."""
+        if self.shared_tokens is not None and self.prompt_tokens:
+            return min(1.0, self.shared_tokens / self.prompt_tokens)
+        if self.shared_chars is None or not self.prompt_chars:
+            return None
+        return self.shared_chars / self.prompt_chars
+
+    @property
+    def reported_reuse(self) -> float | None:
+        """The share of this prompt that the server says it reused; above 1 it is nonsense."""
+        if self.cached_tokens is None or not self.prompt_tokens:
+            return None
+        return self.cached_tokens / self.prompt_tokens
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Seconds from sending to the first non-empty piece of any kind."""
+        return self.arrivals_s[0] if self.arrivals_s else None
+
+    @property
+    def total_s(self) -> float | None:
+        """Seconds from sending to the last piece."""
+        return self.arrivals_s[-1] if self.arrivals_s else None
+
+    @property
+    def inter_token_s(self) -> float | None:
+        """(last piece - first piece) / (output tokens - tokens in the first piece).
+
+        The tokens of the first piece are known from a llama-server; elsewhere the mean tokens a
+        piece stand for them. Thinking that was counted but never streamed is no part of the
+        stream and is left out. None without reported tokens, or where nothing is left to divide.
+        """
+        if self.output_tokens is None or len(self.arrivals_s) < 2:
+            return None
+        streamed = float(self.output_tokens)
+        if REASONING not in self.arrival_kinds:
+            streamed -= self.reasoning_tokens or 0
+        first = self.first_piece_tokens or streamed / len(self.arrivals_s)
+        if streamed - first <= 0:
+            return None
+        return (self.arrivals_s[-1] - self.arrivals_s[0]) / (streamed - first)
+
+    @property
+    def inter_chunk_s(self) -> float | None:
+        """Mean gap between pieces: what can be said where no tokens are reported."""
+        gaps = len(self.arrivals_s) - 1
+        return (self.arrivals_s[-1] - self.arrivals_s[0]) / gaps if gaps > 0 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, and the derived seconds beside them."""
+        derived = ("ttft_s", "total_s", "inter_token_s", "inter_chunk_s")
+        return asdict(self) | {name: getattr(self, name) for name in derived}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Sample:
+        """The sample of a JSON object; unknown and derived names are ignored.
+
+        Raises TypeError or ValueError where a required name is missing or of the wrong shape.
+        """
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        for name, kind in (("server", ServerTimings), ("connection", Connection),
+                           ("error", Failure)):
+            if known.get(name) is not None:
+                known[name] = kind(**known[name])
+        for name in ("arrivals_s", "arrival_kinds", "notes"):
+            known[name] = tuple(known.get(name, ()))
+        return cls(**known)

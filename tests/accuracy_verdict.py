@@ -1,0 +1,59 @@
+"""The verdict from time alone, held to the server's own counts; a part of `make accuracy`.
+
+api_timing's way of measuring runs against a real llama-server of the tiny models, whose counts are
+the truth. Each run is then judged twice: as it was, and with the cached tokens withheld, as by an
+endpoint that does not report them.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import embedded
+import tiny_models
+from accuracy_rows import Row, show
+from experiments import Lab, Settings, cache
+from openai_api import OpenAIEndpoint
+from verdict import HIT, verdicts
+
+RUNS = 20
+CONTEXT_TOKENS = 20_000
+TURNS = 6
+AGREE_BAR = 19
+
+
+def rows(runs: int = RUNS) -> Iterator[Row]:
+    """How often time alone reached the counts' verdict, and whether prepend ever was a hit."""
+    agreed, prepend_hits = {"append": 0, "prepend": 0}, 0
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "tiny-dense.gguf"
+        tiny_models.write_dense(model)
+        with embedded.serve(str(model), CONTEXT_TOKENS * 3 // 2) as url:
+            endpoint = OpenAIEndpoint(f"{url}/v1", key=None, model=None, provider=None)
+            endpoint.calibrate((20, 1000))
+            for seed in range(runs):
+                settings = Settings(
+                    experiments=("cache",), lengths=(1,), outputs=(1,), context=CONTEXT_TOKENS,
+                    turns=TURNS, repeats=1, seed=seed)
+                samples = list(cache(Lab(backend=endpoint, settings=settings)))
+                withheld = [replace(sample, cached_tokens=None) for sample in samples]
+                for counted, timed in zip(verdicts(samples), verdicts(withheld), strict=True):
+                    agreed[counted.arm] += counted.code == timed.code
+                    prepend_hits += timed.arm == "prepend" and timed.code == HIT
+                    if counted.code != timed.code:
+                        print(f"seed {seed} {counted.arm}: {counted.code} by count, "
+                              f"{timed.code} by time: {timed.text}", file=sys.stderr)
+    bar = AGREE_BAR * runs // RUNS
+    for arm, times in agreed.items():
+        yield Row(figure=f"verdict by time = by count, {arm}, runs", truth=runs, measured=times,
+                  bar=f">= {bar}", held=times >= bar)
+    yield Row(figure="hit claimed in the prepend arm, runs", truth=0, measured=prepend_hits,
+              bar="0", held=prepend_hits == 0)
+
+
+if __name__ == "__main__":
+    sys.exit(show(list(rows(int(sys.argv[1]) if len(sys.argv) > 1 else RUNS))))

@@ -1,0 +1,442 @@
+"""A server of known truth: what the scripts measure on it is held to what it really did.
+
+It speaks OpenAI's chat completions and a llama-server's own API, takes exactly the time that its
+Config says, reuses exactly what its Config says, and logs of every request when its last byte
+came and when each token was handed to the transport, on the clock that all processes of a
+machine share (`time.perf_counter`, on Linux CLOCK_MONOTONIC).
+
+    python tests/truth_server.py --config '{"fixed_s": 0.05, "cache": "prefix"}'
+
+prints its URL and ends when its standard input closes. A token is four characters of the prompt, a
+chat being rendered as "<role>content" joined. Token k of an answer is due at an absolute moment,
+so that no lateness adds up; the first costs no step, as on a llama-server:
+
+    received + (fixed + prefill * computed tokens) * noise * drift + the first k - 1 steps
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import itertools
+import json
+import math
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
+
+CHARS_PER_TOKEN = 4
+ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+NAME = "truth"
+CONTEXT_TOKENS = 1 << 20
+COARSE_S = 0.003  # the event loop wakes up to about 1 ms late: it sleeps to this far before
+SPIN_S = 0.0002  # the system's sleep is about 0.06 ms late: the rest is spun away
+BODY_LIMIT_BYTES = 1 << 26
+PROGRESS_SHARES = (0.25, 0.5, 0.75, 1.0)
+now = time.perf_counter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What is true of the server.
+
+    Time: noise_sigma (log-normal), outlier_share and outlier_factor act on fixed and prefill time,
+    drawn for each request. drift: a factor on all of a request's time, one a request, the last
+    staying; drift_per_request is added to it with each. decode_factor_on_hit: on the steps of a
+    request that reused something.
+
+    Cache: "off"; "prefix", the longest beginning shared with a stored prompt and its answer, in
+    whole blocks, 0 below minimum_tokens, never the whole prompt; "response", a prompt seen before,
+    with as many tokens asked for, gets the old answer in one go. A prompt becomes reusable after
+    write_delay_requests further requests. Each replica has a cache of its own, of which the
+    latest keep_prompts are kept (None: all).
+    """
+
+    prefill_s_per_token: float = 0.0
+    fixed_s: float = 0.0
+    decode_s_per_token: float = 0.0
+    decode_s_per_context_token: float = 0.0
+    decode_factor_on_hit: float = 1.0
+    noise_sigma: float = 0.0
+    outlier_share: float = 0.0
+    outlier_factor: float = 3.0
+    drift: tuple[float, ...] = ()
+    drift_per_request: float = 0.0
+    seed: int = 0
+    cache: str = "off"
+    block_tokens: int = 1
+    minimum_tokens: int = 0
+    replicas: int = 1
+    routing: str = "round_robin"
+    write_delay_requests: int = 0
+    keep_prompts: int | None = None
+    report_cached: bool = True
+
+    def __post_init__(self) -> None:
+        assert self.cache in ("off", "prefix", "response"), self.cache
+        assert self.routing in ("round_robin", "random"), self.routing
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """The log of one request; moments are of `time.perf_counter`.
+
+    planned_prefill_s is the time that was due; prefill_s (last byte received to first token
+    ready) and decode_s (first to last token ready) are what was really taken.
+    """
+
+    number: int
+    path: str
+    stream: bool
+    received_at_s: float
+    prompt_tokens: int
+    cached_tokens: int
+    planned_prefill_s: float
+    replica: int
+    response_hit: bool
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+    sent_at_s: list[float] = field(default_factory=list)  # each token, once given to the transport
+    output_tokens: int = 0
+    complete: bool = False
+
+
+def tokens(text: str) -> int:
+    """How many tokens a text is; the last one may be short."""
+    return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def shared_chars(a: str, b: str) -> int:
+    """Characters that two texts have in common from the start."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if a.startswith(b[:middle]) else (low, middle - 1)
+    return low
+
+
+def sse(data: dict[str, Any]) -> bytes:
+    """One server-sent event."""
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+# Both protocols: `opening` goes out before prefill, `piece` is one token, `closing` comes after the
+# last one, and `whole` is an answer that was not streamed.
+
+
+class Chat:
+    """/v1/chat/completions; `opening` has a role and no text."""
+
+    may_reuse, wants_progress = True, False
+    answer_prefix = "<assistant>"  # between a prompt and its answer, in the next turn's prompt
+
+    def __init__(self, body: dict[str, Any], report_cached: bool) -> None:
+        self.text = "".join(f"<{m['role']}>{m['content']}" for m in body["messages"])
+        self.output_tokens: int = body.get("max_completion_tokens") or body.get("max_tokens") or 16
+        self.stream = bool(body.get("stream"))
+        self._wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+        self._report_cached = report_cached
+        self.opening = self._chunk({"role": "assistant", "content": ""})
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        return sse({"id": NAME, "object": "chat.completion.chunk", "created": 1, "model": NAME,
+                    "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+
+    def piece(self, word: str, number: int) -> bytes:
+        return self._chunk({"content": word})
+
+    def closing(self, entry: Entry) -> bytes:
+        usage = {"object": "chat.completion.chunk", "choices": []}
+        told = sse(self.whole(entry, "") | usage) if self._wants_usage else b""
+        return self._chunk({}, "length") + told + b"data: [DONE]\n\n"
+
+    def whole(self, entry: Entry, answer: str) -> dict[str, Any]:
+        usage: dict[str, Any] = {
+            "prompt_tokens": entry.prompt_tokens, "completion_tokens": entry.output_tokens,
+            "total_tokens": entry.prompt_tokens + entry.output_tokens}
+        if self._report_cached:
+            usage["prompt_tokens_details"] = {"cached_tokens": entry.cached_tokens}
+        message = {"role": "assistant", "content": answer}
+        return {"id": NAME, "object": "chat.completion", "created": 1, "model": NAME,
+                "choices": [{"index": 0, "message": message, "finish_reason": "length"}],
+                "usage": usage}
+
+
+class Completion:
+    """A llama-server's /completion."""
+
+    opening = b""
+    answer_prefix = ""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        self.text: str = body["prompt"]
+        self.output_tokens = max(body.get("n_predict", -1), 0) or 16
+        self.stream = bool(body.get("stream"))
+        self.may_reuse = bool(body.get("cache_prompt", True))
+        self.wants_progress = bool(body.get("return_progress"))
+
+    def progress(self, entry: Entry, share: float) -> bytes:
+        done = entry.cached_tokens + round(share * (entry.prompt_tokens - entry.cached_tokens))
+        return sse({"content": "", "stop": False, "prompt_progress": {
+            "total": entry.prompt_tokens, "cache": entry.cached_tokens, "processed": done,
+            "time_ms": round(1000 * (now() - entry.received_at_s))}})
+
+    def piece(self, word: str, number: int) -> bytes:
+        return sse({"index": 0, "content": word, "stop": False, "tokens_predicted": number})
+
+    def closing(self, entry: Entry) -> bytes:
+        return sse(self.whole(entry, ""))
+
+    def whole(self, entry: Entry, answer: str) -> dict[str, Any]:
+        computed = entry.prompt_tokens - entry.cached_tokens
+        return {"index": 0, "content": answer, "stop": True, "stop_type": "limit", "id_slot": 0,
+                "tokens_predicted": entry.output_tokens, "tokens_evaluated": entry.prompt_tokens,
+                "tokens_cached": entry.prompt_tokens + entry.output_tokens, "truncated": False,
+                "timings": {"cache_n": entry.cached_tokens, "prompt_n": computed,
+                            "prompt_ms": 1000 * entry.prefill_s,
+                            "predicted_n": entry.output_tokens,
+                            "predicted_ms": 1000 * entry.decode_s}}
+
+
+class Model:
+    """What is computed: which tokens are reused, what all of it costs, what is answered."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.log: list[Entry] = []
+        self._numbers = itertools.count()
+        self._held: list[deque[tuple[int, str]]] = [
+            deque(maxlen=config.keep_prompts) for _ in range(config.replicas)]
+        self._answers: dict[tuple[int, str, int], tuple[int, list[str]]] = {}
+
+    def plan(self, asked: Chat | Completion, path: str, received_at_s: float
+             ) -> tuple[Entry, list[str], list[float]]:
+        """A request's log entry, the words of its answer, and the step before each of them; all
+        drawn by its number and the seed alone."""
+        config, number, count = self.config, next(self._numbers), asked.output_tokens
+        rng = random.Random(f"{config.seed}/{number}")
+        noise = math.exp(rng.gauss(0, config.noise_sigma))
+        noise *= config.outlier_factor if rng.random() < config.outlier_share else 1.0
+        drawn = rng.randrange(config.replicas)
+        replica = drawn if config.routing == "random" else number % config.replicas
+        drift = config.drift[min(number, len(config.drift) - 1)] if config.drift else 1.0
+        drift += config.drift_per_request * number
+
+        usable_from, words = self._answers.get((replica, asked.text, count), (number + 1, []))
+        response_hit = usable_from <= number
+        if not response_hit:
+            words = ["".join(rng.choices(ALPHABET, k=CHARS_PER_TOKEN - 1)) + " "
+                     for _ in range(count)]
+        prompt = tokens(asked.text)
+        reused = self._reusable(asked.text, replica, number) if asked.may_reuse else 0
+        prefill_s = noise * drift * (
+            config.fixed_s + config.prefill_s_per_token * (prompt - reused))
+        factor = drift * (config.decode_factor_on_hit if reused else 1.0)
+        steps_s = [0.0] + [factor * (config.decode_s_per_token + (prompt + k)
+                                     * config.decode_s_per_context_token) for k in range(1, count)]
+        entry = Entry(number=number, path=path, stream=asked.stream, received_at_s=received_at_s,
+                      prompt_tokens=prompt, cached_tokens=reused, replica=replica,
+                      planned_prefill_s=0.0 if response_hit else prefill_s,
+                      response_hit=response_hit)
+        self.log.append(entry)
+        return entry, words, steps_s
+
+    def keep(self, asked: Chat | Completion, entry: Entry, words: list[str]) -> None:
+        """Put an answered request where later ones may find it."""
+        usable_from = entry.number + 1 + self.config.write_delay_requests
+        if self.config.cache == "prefix":
+            stored = asked.text + asked.answer_prefix + "".join(words)
+            self._held[entry.replica].append((usable_from, stored))
+        elif self.config.cache == "response":
+            key = (entry.replica, asked.text, len(words))
+            self._answers.setdefault(key, (usable_from, words))
+
+    def _reusable(self, text: str, replica: int, number: int) -> int:
+        shared = max((shared_chars(text, stored) for usable_from, stored in self._held[replica]
+                      if usable_from <= number), default=0) // CHARS_PER_TOKEN
+        block = self.config.block_tokens
+        reused = max(0, min(shared, tokens(text) - 1)) // block * block
+        return reused if reused >= self.config.minimum_tokens else 0
+
+
+class DatedReader(asyncio.StreamReader):
+    """A stream that knows when its last bytes came in, before anything wakes up for them."""
+
+    fed_at_s = 0.0
+
+    def feed_data(self, data: Any) -> None:
+        """Called by the transport with what came."""
+        self.fed_at_s = now()
+        super().feed_data(data)
+
+
+async def until(moment: float) -> None:
+    """Return at `moment`, some microseconds late at most, or at once if it is past.
+
+    The last COARSE_S hold up every other request, so only one at a time is served to the
+    microsecond: finer than the loop's own clock is only a sleep that blocks it.
+    """
+    await asyncio.sleep(max(0.0, moment - now() - COARSE_S))
+    if (left := moment - now() - SPIN_S) > 0:
+        time.sleep(left)
+    while now() < moment:
+        pass
+
+
+class Client:
+    """One client's connection: its requests, one after the other."""
+
+    def __init__(self, model: Model, reader: DatedReader, writer: asyncio.StreamWriter) -> None:
+        self._model, self._reader, self._writer = model, reader, writer
+
+    async def serve(self) -> None:
+        """Answer until the client leaves."""
+        self._writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with (contextlib.closing(self._writer),
+              contextlib.suppress(ConnectionError, asyncio.IncompleteReadError)):
+            while True:
+                head = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+                headers = {name.lower(): value for name, _, value in
+                           (line.partition(": ") for line in head[1:])}
+                body = await self._reader.readexactly(int(headers.get("content-length", "0")))
+                received_at_s = self._reader.fed_at_s
+                await self._answer(head[0].split(" ")[1], json.loads(body or "{}"), received_at_s)
+
+    async def _answer(self, path: str, body: dict[str, Any], received_at_s: float) -> None:
+        config, log = self._model.config, self._model.log
+        if path == "/v1/chat/completions":
+            return await self._generate(Chat(body, config.report_cached), path, received_at_s)
+        if path == "/completion":
+            return await self._generate(Completion(body), path, received_at_s)
+        if path.startswith("/log"):
+            await self._say([asdict(entry) for entry in log])
+            return log.clear() if path.endswith("?clear") else None
+        said = {
+            "/v1/models": {"object": "list", "data": [
+                {"id": NAME, "object": "model", "created": 1, "owned_by": NAME}]},
+            # add_special adds nothing: there is no BOS token
+            "/tokenize": {"tokens": [ord(c) for c in body.get("content", "")[::CHARS_PER_TOKEN]]},
+            "/health": {"status": "ok"},
+            "/props": {"default_generation_settings": {"n_ctx": CONTEXT_TOKENS},
+                       "total_slots": 1, "model_path": f"{NAME}.gguf", "build_info": NAME},
+        }
+        missing = {"error": {"message": f"no {path} here"}}
+        return await self._say(said.get(path, missing), 200 if path in said else 404)
+
+    async def _generate(self, asked: Chat | Completion, path: str, received_at_s: float) -> None:
+        entry, words, steps_s = self._model.plan(asked, path, received_at_s)
+        headers = [f"X-Cache-Status: {'HIT' if entry.response_hit else 'MISS'}"
+                   ] if self._model.config.cache == "response" else []
+        if asked.stream:
+            self._head(200, "Content-Type: text/event-stream", "Transfer-Encoding: chunked",
+                       *headers)
+            self._chunk(asked.opening)
+        if isinstance(asked, Completion) and asked.stream and asked.wants_progress:
+            for share in PROGRESS_SHARES:
+                await until(received_at_s + share * entry.planned_prefill_s)
+                self._chunk(asked.progress(entry, share))
+        due = received_at_s + entry.planned_prefill_s
+        events = [(step_s, asked.piece(word, number), 1)
+                  for number, (word, step_s) in enumerate(zip(words, steps_s, strict=True), 1)]
+        if entry.response_hit:
+            events = [(0.0, b"".join(event for _, event, _ in events), len(events))]
+        ready_at_s: list[float] = []
+        for step_s, event, count in events:
+            await until(due := due + step_s)
+            ready_at_s.append(now())
+            entry.output_tokens += count
+            if asked.stream:
+                self._chunk(event)
+                await self._writer.drain()
+                entry.sent_at_s += [now()] * count
+        entry.prefill_s = ready_at_s[0] - received_at_s
+        entry.decode_s = ready_at_s[-1] - ready_at_s[0]
+        self._model.keep(asked, entry, words)
+        entry.complete = True
+        if asked.stream:
+            self._chunk(asked.closing(entry))
+            self._writer.write(b"0\r\n\r\n")
+            await self._writer.drain()
+        else:
+            await self._say(asked.whole(entry, "".join(words)), 200, *headers)
+
+    def _head(self, status: int, *lines: str) -> None:
+        self._writer.write("\r\n".join((f"HTTP/1.1 {status} Truth", *lines, "", "")).encode())
+
+    def _chunk(self, data: bytes) -> None:
+        if data:  # an empty chunk would end the body
+            self._writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+    async def _say(self, data: Any, status: int = 200, *headers: str) -> None:
+        body = json.dumps(data).encode()
+        self._head(status, "Content-Type: application/json", f"Content-Length: {len(body)}",
+                   *headers)
+        self._writer.write(body)
+        await self._writer.drain()
+
+
+async def serve(config: Config) -> None:
+    """Serve on a free port, and print its URL, until the parent closes standard input."""
+    model = Model(config)
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await Client(model, cast(DatedReader, reader), writer).serve()
+
+    def end_with_parent() -> None:
+        while os.read(0, 1024):
+            pass
+        os._exit(0)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: asyncio.StreamReaderProtocol(DatedReader(limit=BODY_LIMIT_BYTES), connected),
+        "127.0.0.1", 0)
+    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+    gc.freeze()  # no later collection walks what is there already
+    await server.serve_forever()
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A truth server that runs; its OpenAI-compatible API is at url + "/v1"."""
+
+    url: str
+
+    def log(self, *, clear: bool = False) -> list[dict[str, Any]]:
+        """One dict of Entry's fields for each request answered, in order; `clear` empties it."""
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(f"{self.url}/log{'?clear' if clear else ''}", timeout=60) as response:
+            return cast(list[dict[str, Any]], json.load(response))
+
+
+@contextlib.contextmanager
+def truth(**config: Any) -> Iterator[Truth]:
+    """A truth server with this Config, in a process of its own, as long as the context lasts."""
+    checked = json.dumps(asdict(Config(**config)))
+    with subprocess.Popen([sys.executable, __file__, "--config", checked], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          start_new_session=True) as child:
+        assert child.stdin is not None and child.stdout is not None
+        try:
+            url = child.stdout.readline().strip()
+            assert url, "the truth server did not start; what it says is above"
+            yield Truth(url)
+        finally:
+            child.stdin.close()
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    options.add_argument("--config", default="{}", help="Config's fields, as a JSON object")
+    asyncio.run(serve(Config(**json.loads(options.parse_args().config))))
