@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-api test check clean
+.PHONY: demo demo-api test check accuracy clean
 
 ## demo: measure a small real model on a real llama-server, no key and no server needed
 demo: $(VENV)/.demo
@@ -22,6 +22,12 @@ test: check
 check: $(VENV)/.dev
 	$(PY) -m ruff check .
 	$(PY) -m mypy .
+
+## accuracy: clock, statistics and verdict held to known truths (15 minutes, an idle machine)
+accuracy: $(VENV)/.dev
+	PYTHONPATH=. $(PY) tests/accuracy_clock.py
+	PYTHONPATH=. $(PY) tests/accuracy_statistics.py
+	PYTHONPATH=. $(PY) tests/accuracy_verdict.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

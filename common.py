@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ranktests import MIN_PAIRS, NORMAL, interval, mann_whitney_p, pair_weights, sigma, sign_flip_p
+from ranktests import MIN_PAIRS, NORMAL, interval, mann_whitney_p, pair_weights, sign_flip_p
 
 _CONSONANTS = "bcdfghjklmnprstvwz"
 _VOWELS = "aeiou"
@@ -169,9 +169,9 @@ class Comparison:
     ratio: median(treated) / median(control), below 1 where treated is faster · interval: 95 % of
     the ratio · p_value: one-sided, of a treated arm this much faster without any effect; p_slower
     of one this much slower · share_below_all: of the treated samples, how many are faster than
-    every control sample · noise: standard deviation of a difference of logarithms ·
-    detectable_ratio: the smallest effect that this many samples would have shown four times out
-    of five.
+    every control sample · noise: standard deviation of a difference of logarithms, from the
+    width of the interval · detectable_ratio: the smallest effect that this many samples would have
+    shown four times out of five.
     """
 
     n_control: int
@@ -214,17 +214,18 @@ def compare(
     if differences is not None:
         weights = pair_weights(log_c, log_t)
         p_value, p_slower = sign_flip_p(weights), sign_flip_p([-weight for weight in weights])
-        noise = sigma(differences)
     else:
         p_value, p_slower = mann_whitney_p(log_c, log_t), mann_whitney_p(log_t, log_c)
-        noise = sigma([x - statistics.median(log_c) for x in log_c]
-                       + [x - statistics.median(log_t) for x in log_t]) * math.sqrt(2)
+    bounds = interval(log_c, log_t, differences)
+    noise = None
+    if bounds is not None:
+        standard_error = math.log(bounds[1] / bounds[0]) / 2 / NORMAL.inv_cdf(1 - LEVEL / 2)
+        noise = standard_error * math.sqrt(min(n, m) * RANK_EFFICIENCY)
     return Comparison(
         n_control=n, n_treated=m, paired=paired, p_value=p_value, p_slower=p_slower, noise=noise,
-        interval=interval(log_c, log_t, differences),
-        ratio=ratio(statistics.median(treats), statistics.median(controls)),
+        ratio=ratio(statistics.median(treats), statistics.median(controls)), interval=bounds,
         share_below_all=sum(t < min(controls) for t in treats) / len(treats),
-        detectable_ratio=detectable_ratio(noise, min(n, m)),
+        detectable_ratio=None if noise is None else detectable_ratio(noise, min(n, m)),
     )
 
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 NORMAL = statistics.NormalDist()
 MIN_PAIRS = 5  # 2**-5 is the first probability below 5 %
-_MAD_TO_SIGMA = 1.4826  # of a normal distribution
 _WEIGHT_GRID = 400
 _RANK_WEIGHT = 2.0
 _EXACT_UNPAIRED = 40
@@ -146,11 +145,3 @@ def _ranks(values: Sequence[float]) -> list[float]:
             ranks[index] = start + (len(members) + 1) / 2
         start += len(members)
     return ranks
-
-
-def sigma(deviations: Sequence[float]) -> float:
-    """Standard deviation by the median absolute deviation, which outliers do not move; where more
-    than half of the values are equal, by the ordinary formula."""
-    middle = statistics.median(deviations)
-    mad = statistics.median(abs(x - middle) for x in deviations)
-    return _MAD_TO_SIGMA * mad if mad else statistics.pstdev(deviations)

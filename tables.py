@@ -32,8 +32,8 @@ from verdict import Verdict
 UNKNOWN = "-"
 CACHE_TITLE = (
     "cache: one long context over several turns",
-    "       append: new text at the end; prepend: the current time in front of it all;",
-    "       controls: repeat, one prompt again and again; cold, a new beginning each time",
+    "       append: new text at the end; prepend: the time now in front of it all;",
+    "       controls: repeat, one prompt over and over; cold, a new beginning each",
 )
 COLUMNS = 79
 MOST_TURNS = 12
@@ -50,7 +50,8 @@ def render(run: Run) -> str:
         if samples:
             parts.append(draw(samples, native=native))
             parts.extend(block for block in [remarks(samples)] if block)
-    parts.extend(verdict_lines(verdict) for verdict in run.verdicts())
+    if judged := run.verdicts():
+        parts.append("\n".join(["verdict", *map(verdict_lines, judged)]))
     if run.settings.get("until_sure"):
         parts.append(effort_line(of(run.samples, CACHE)))
     if run.notes:

@@ -213,22 +213,22 @@ def _by_count(mine: Evidence, control: Evidence, *, timed: bool) -> tuple[str, l
                                    "chunks (--cache-reuse), or its count is wrong"]
         late = mine.holds_from is not None and mine.holds_from > 2
         said = (f"{_share(reported)} of the prompt is reused"
-                + (f" from turn {mine.holds_from} on (before that it is not: a delayed write)"
+                + (f" from turn {mine.holds_from} on (not before: a delayed write, or a "
+                   "machine that had not seen it)"
                    if late else ""))
-        return HIT, [f"{said}; predicted {_share(predicted)}"]
+        return HIT, [said + _predicted(predicted)]
     if reported <= NONE and not mine.reused_turns:
         if predicted is not None and predicted >= FULL:
             return CONTRADICTION, [f"predicted {_share(predicted)}, reported {_share(reported)}: "
                                    "evicted between turns, too short for the minimum, or a model "
                                    "that cannot reuse a longer prompt"]
-        return NO_HIT, [f"{_share(reported)} of the prompt is reused; predicted "
-                        f"{_share(predicted)}"]
+        return NO_HIT, [f"{_share(reported)} of the prompt is reused" + _predicted(predicted)]
     mixture = 0 < len(mine.reused_turns) < len(mine.turns)
     return PARTIAL, [
         (f"{len(mine.reused_turns)} of {len(mine.turns)} turns are reused: a mixture, as of "
          "several machines behind one address" if mixture else
          f"reuse stops after {_share(reported)} of the prompt")
-        + f"; predicted {_share(predicted)}"]
+        + _predicted(predicted)]
 
 
 def _by_time(mine: Evidence, control: Evidence, *, noisy: bool) -> tuple[str, list[str]]:
@@ -249,13 +249,17 @@ def _by_time(mine: Evidence, control: Evidence, *, noisy: bool) -> tuple[str, li
         return HIT, ["TTFT alone fell: consistent with prefix caching (no cached tokens are "
                      "reported)"
                      + (f", from turn {mine.holds_from} on" if late else "")
-                     + (f"; {share:.0%} of the turns are faster than every cold one"
+                     + (f"; {_share(share)} of the turns are faster than every cold one"
                         if share is not None and share < 1 and not late else "")]
     low = mine.ttft.interval[0] if mine.ttft.interval else None
     if control.faster:
         if low is not None and control.ttft.ratio is not None and low > control.ttft.ratio:
+            if predicted is not None and predicted >= FULL:
+                return CONTRADICTION, [f"predicted {_share(predicted)}, yet as slow as cold, where "
+                                       f"an identical repeat takes {_times(control.ttft.ratio)} of "
+                                       "it: evicted between turns, or a cache of whole answers"]
             return NO_HIT, [f"as slow as cold, where an identical repeat takes "
-                            f"{_times(control.ttft.ratio)} of it; predicted {_share(predicted)}"]
+                            f"{_times(control.ttft.ratio)} of it" + _predicted(predicted)]
         return UNDECIDED, ["not shown to be faster than cold, and not shown to be as slow"]
     low = control.ttft.interval[0] if control.ttft.interval else None
     if low is not None and low > DECODE_STEADY[0]:
@@ -278,13 +282,21 @@ def _timing_lines(mine: Evidence, native: bool) -> list[str]:
     if not native and not mine.faster and seen is not None and noise is not None:
         more = 4 * mine.ttft.n_treated
         shown = detectable_ratio(noise, more) or seen
-        lines.append(f"with {mine.ttft.n_treated} turns a drop of {1 - seen:.0%} or more would "
-                     f"have shown; {more} turns would show {1 - shown:.0%}")
+        lines.append(f"with {mine.ttft.n_treated} turns a drop of {_share(1 - seen)} or more would "
+                     f"have shown; {more} turns would show {_share(1 - shown)}")
     return lines
 
 
 def _share(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.1%}".replace(".0%", "%").replace("%", " %")
+    """A share of a whole: 99 %, 98.6 %; digits behind the point only where they say something."""
+    if value is None:
+        return "unknown"
+    digits = 1 if value < NONE or value > FULL else 0
+    return f"{value:.{digits}%}".replace(".0%", "%").replace("%", " %")
+
+
+def _predicted(value: float | None) -> str:
+    return "" if value is None else f"; predicted {_share(value)}"
 
 
 def _times(value: float | None) -> str:

@@ -47,32 +47,36 @@ http://x, 2026-01-01 00:00:00 UTC
 length: time to read the input (prefill), every prompt cold
 asked  input  reused  prefill ms  quartiles  tokens/s  TTFT ms  n
 -----  -----  ------  ----------  ---------  --------  -------  -
-1,000  1,000       0         550   525..575     1,833      550  2
+1,000  1,000       0         550   525..575     1,818      550  2
 2,000  2,000       0       1,100          -     1,818    1,100  1
 prefill grows by 550 ms per 1,000 input tokens (least squares, 3 requests)
 
 output: time to write the output (decode), one short input
 asked  written  decode ms  ms/token  tokens/s  total ms  quartiles  n   short
 -----  -------  ---------  --------  --------  --------  ---------  -  ------
-   50       50        490        10       100       500          -  1
-  100       60        590        10       100       600          -  1  1 of 1
+   50       50        490      10.0       100       500          -  1
+  100       60        590      10.0       100       600          -  1  1 of 1
 short: answers that stopped before the length asked for
-total time grows by 10 ms per output token (least squares, 2 requests)
 
-cache: one long context over several turns (append: new text at the end;
-       prepend: the current time put in front of it all)
+cache: one long context over several turns
+       append: new text at the end; prepend: the time now in front of it all;
+       controls: repeat, one prompt over and over; cold, a new beginning each
     arm  turn   input  recomputed  reused  prefill ms  decode ms/token
 -------  ----  ------  ----------  ------  ----------  ---------------
- append     1  51,000      51,000       0      14,000               10
- append     2  51,022          18  51,004          40               10
-prepend     1  51,000      51,000       0      14,000               10
-prepend     2  51,022      51,002      20      14,080               10
+ append     1  51,000      51,000       0      14,000             10.0
+ append     2  51,022          18  51,004        40.0             10.0
+prepend     1  51,000      51,000       0      14,000             10.0
+prepend     2  51,022      51,002      20      14,080             10.0
 
      all turns  n  recomputed  of input tokens  prefill ms
 --------------  -  ----------  ---------------  ----------
         append  2      51,018          102,022      14,040
        prepend  2     102,002          102,022      28,080
-prepend/append             2x                           2x"""
+prepend/append          2.00x                        2.00x
+
+verdict
+append: HIT. 100 % of the prompt is reused
+prepend: NO HIT. 0 % of the prompt is reused"""
 
 
 def finished(*samples: Sample, tool: str = "local_cache") -> str:
@@ -99,25 +103,29 @@ TTFT grows by 550 ms per 1,000 input tokens (least squares, 3 requests)
 output: time to write the output (decode), one short input
 asked  written  TTFT ms  ms/token  tokens/s  total ms  quartiles  n   short
 -----  -------  -------  --------  --------  --------  ---------  -  ------
-   50       50       10        10       100       500          -  1
-  100       60       10        10       100       600          -  1  1 of 1
+   50       50     10.0      10.0       100       500          -  1
+  100       60     10.0      10.0       100       600          -  1  1 of 1
 short: answers that stopped before the length asked for
-total time grows by 10 ms per output token (least squares, 2 requests)
 
-cache: one long context over several turns (append: new text at the end;
-       prepend: the current time put in front of it all)
-    arm  turn   input  cached  TTFT ms  total ms  inter-token ms
--------  ----  ------  ------  -------  --------  --------------
- append     1  51,000       0   14,000    14,040              10
- append     2  51,022  51,004       40        80              10
-prepend     1  51,000       0   14,000    14,040              10
-prepend     2  51,022      20   14,080    14,120              10
+cache: one long context over several turns
+       append: new text at the end; prepend: the time now in front of it all;
+       controls: repeat, one prompt over and over; cold, a new beginning each
+    arm  turn   input  cached  TTFT ms  written  total ms  inter-token ms
+-------  ----  ------  ------  -------  -------  --------  --------------
+ append     1  51,000       0   14,000        5    14,040            10.0
+ append     2  51,022  51,004     40.0        5      80.0            10.0
+prepend     1  51,000       0   14,000        5    14,040            10.0
+prepend     2  51,022      20   14,080        5    14,120            10.0
 
 median from turn 2  n  cached  TTFT ms  quartiles  inter-token ms
 ------------------  -  ------  -------  ---------  --------------
-            append  1  51,004       40          -              10
-           prepend  1      20   14,080          -              10
-    prepend/append                352x                         1x"""
+            append  1  51,004     40.0          -            10.0
+           prepend  1      20   14,080          -            10.0
+    prepend/append                352x                      1.00x
+
+verdict
+append: HIT. 100 % of the prompt is reused
+prepend: NO HIT. 0 % of the prompt is reused"""
 
 
 def test_the_tables_of_a_cloud_api() -> None:
@@ -142,13 +150,14 @@ def test_unknown_is_a_dash_and_zero_is_a_zero() -> None:
     unknown = blank(experiment="cache", arm="append", turn=2, arrivals_s=(0.5, 0.6),
                     arrival_kinds=(TEXT, TEXT))
     text = finished(unknown)
-    assert "append     2      -       -      500       600               -" in text
+    assert "append     2      -       -      500        -       600               -" in text
     assert "no output tokens were reported: inter-chunk latency 100 ms" in text
     assert count(0) == "0"
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [
     (14.2104, "14,210"), (0.183, "183"), (0.00546, "5.46"), (0, "0"), (None, "-"), (0.0999, "99.9"),
+    (0.018, "18.0"), (0.09996, "100"), (0.00013, "0.130"),
 ])
 def test_milliseconds(seconds: float | None, shown: str) -> None:
     assert ms(seconds) == shown
@@ -157,7 +166,7 @@ def test_milliseconds(seconds: float | None, shown: str) -> None:
 def test_other_cells() -> None:
     assert (count(51222), count(None)) == ("51,222", "-")
     assert (per_s(1703.4), per_s(9.81), per_s(None)) == ("1,703", "9.81", "-")
-    assert (times(6.0137), times(22.63), times(None)) == ("6.01x", "22.6x", "-")
+    assert (times(6.0), times(22.63), times(None)) == ("6.00x", "22.6x", "-")
 
 
 SAVED = sorted((ROOT / "sample_output").glob("*.json"))
