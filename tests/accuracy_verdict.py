@@ -12,18 +12,48 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import embedded
 import tiny_models
 from accuracy_rows import Row, show
 from experiments import Lab, Settings, cache
 from openai_api import OpenAIEndpoint
+from truth_server import truth
 from verdict import HIT, verdicts
 
 RUNS = 20
 CONTEXT_TOKENS = 20_000
 TURNS = 6
 AGREE_BAR = 19
+
+
+# What the server does, and the verdict on append and on prepend that only a clock can reach.
+SILENT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[str, ...]]] = {
+    "no cache": ({"cache": "off"}, ("no_reuse_here", "undecided"), ("no_reuse_here", "undecided")),
+    "prefix cache": ({"cache": "prefix"}, ("hit",), ("no_hit",)),
+    "prefix cache in blocks": ({"cache": "prefix", "block_tokens": 64}, ("hit",), ("no_hit",)),
+    "delayed write": ({"cache": "prefix", "write_delay_requests": 7}, ("hit",), ("no_hit",)),
+    "faster decode on a hit": ({"cache": "prefix", "decode_factor_on_hit": 0.4}, ("not_cache",),
+                               ("no_hit", "not_cache")),
+    "whole answers": ({"cache": "response"}, ("contradiction",), ("no_hit",)),
+}
+TRUTH: dict[str, Any] = {"prefill_s_per_token": 20e-6, "decode_s_per_token": 0.001, "fixed_s": 0.005,
+         "noise_sigma": 0.1, "report_cached": False}
+
+
+def silent_rows() -> Iterator[Row]:
+    """The verdict on servers of known truth that report nothing, from their times."""
+    settings = Settings(experiments=("cache",), lengths=(1,), outputs=(1,), context=4000, turns=8,
+                        repeats=1, seed=3)
+    for name, (server, append, prepend) in SILENT.items():
+        with truth(**TRUTH | server) as known:
+            endpoint = OpenAIEndpoint(f"{known.url}/v1", key=None, model="truth", provider=None)
+            endpoint.calibrate((20, 200))
+            found = verdicts(list(cache(Lab(backend=endpoint, settings=settings))))
+        for verdict, allowed in zip(found, (append, prepend), strict=True):
+            yield Row(figure=f"{name}, {verdict.arm}: {verdict.code}", truth=None, measured=None,
+                      bar=" or ".join(allowed), held=verdict.code in allowed)
 
 
 def rows(runs: int = RUNS) -> Iterator[Row]:
@@ -56,4 +86,4 @@ def rows(runs: int = RUNS) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    sys.exit(show(list(rows(int(sys.argv[1]) if len(sys.argv) > 1 else RUNS))))
+    sys.exit(show([*silent_rows(), *rows(int(sys.argv[1]) if len(sys.argv) > 1 else RUNS)]))
