@@ -38,8 +38,9 @@ SILENT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[str, ...]]] = {
                                ("no_hit", "not_cache")),
     "whole answers": ({"cache": "response"}, ("contradiction",), ("no_hit",)),
 }
-TRUTH: dict[str, Any] = {"prefill_s_per_token": 20e-6, "decode_s_per_token": 0.001, "fixed_s": 0.005,
-         "noise_sigma": 0.1, "report_cached": False}
+TRUTH: dict[str, Any] = {
+    "prefill_s_per_token": 20e-6, "decode_s_per_token": 0.001, "fixed_s": 0.005,
+    "noise_sigma": 0.1, "report_cached": False}
 
 
 def silent_rows() -> Iterator[Row]:
