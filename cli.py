@@ -7,6 +7,7 @@ dataclasses, no pathlib: they would double its time); the rest is imported where
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import os
 import re
@@ -190,7 +191,7 @@ def output_path(args: argparse.Namespace, tool: str) -> Path:
     from datetime import UTC, datetime
     from pathlib import Path
 
-    from record import RecordError, refuse_taken
+    from record import RecordError, check_writable
 
     out = Path(args.out or f"{tool}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
     if not out.parent.is_dir():
@@ -198,7 +199,7 @@ def output_path(args: argparse.Namespace, tool: str) -> Path:
     if out.is_dir():
         raise Trouble(f"--out {out}: expected the name of a file, found a directory; add a name")
     try:
-        refuse_taken(out)
+        check_writable(out)
     except RecordError as error:
         raise Trouble(str(error)) from None
     return out
@@ -213,10 +214,14 @@ def show(args: argparse.Namespace) -> int:
 
     try:
         saved = load_run(Path(args.show))
+        text = to_text(saved).rstrip() if args.json else render(saved)
     except RecordError as error:
         raise Trouble(str(error)) from None
-    print(to_text(saved).rstrip() if args.json else render(saved))
-    return EXIT_MEASURED
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        # Valid JSON with the right names, but somebody put other kinds of values there.
+        raise Trouble(f"{args.show}: expected a run's JSON, found values of another kind "
+                      f"({one_line(error)})") from None
+    return emit(text, EXIT_MEASURED)
 
 
 def on_stop_signals(action: Any) -> None:
@@ -226,11 +231,23 @@ def on_stop_signals(action: Any) -> None:
             signal.signal(getattr(signal, name), action)
 
 
-def guard(prog: str, body: Callable[[], int]) -> int:
-    """Run `body`; whatever ends it early becomes one line and an exit status.
+def emit(text: str, status: int) -> int:
+    """Print the result, and return the status of what was measured.
 
-    A reader that closes the pipe early ends the output, no more: by then the record is written.
+    A reader that closes the pipe early ends the output, no more: the record is written by now.
     """
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise Trouble(f"stdout cannot be written ({error.strerror})") from None
+    return status
+
+
+def guard(prog: str, body: Callable[[], int]) -> int:
+    """Run `body`; whatever ends it early becomes one line and an exit status."""
 
     def defect(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         while trace.tb_next:
@@ -248,19 +265,10 @@ def guard(prog: str, body: Callable[[], int]) -> int:
             stream.reconfigure(errors="backslashreplace")
     on_stop_signals(signal.default_int_handler)
     try:
-        status = body()
-        sys.stdout.flush()
-        return status
+        return body()
     except Trouble as trouble:
         print(f"{prog}: {one_line(trouble, limit=1000)}", file=sys.stderr)
         return EXIT_TROUBLE
     except KeyboardInterrupt:
         print(f"{prog}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except OSError as error:
-        # Of stdout: everything else that is read or written turns into a Trouble of its own.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            return EXIT_MEASURED
-        print(f"{prog}: stdout cannot be written: {error.strerror}", file=sys.stderr)
-        return EXIT_NO_SAMPLE

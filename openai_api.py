@@ -29,6 +29,7 @@ CONNECT_TIMEOUT_S = 15.0
 READ_TIMEOUT_S = 3600.0  # between two pieces; the first may wait for a long prefill
 DRAIN_TIMEOUT_S = 1.0
 HEAD_BYTES = 500
+TOKENS_PER_CHAR = 0.1, 1.5  # of filler, for any tokenizer from words to bytes
 # Filler's characters a token where no usage is reported: of SmolLM2's tokenizer, measured.
 FILLER_CHARS_PER_TOKEN = 2.5
 NO_ANSWER = "(no answer)"  # many APIs refuse an empty assistant message
@@ -186,9 +187,12 @@ class OpenAIEndpoint:
                         f"{FILLER_CHARS_PER_TOKEN} characters a token")
             points.append((len(text), counted))
         (short_chars, short), (long_chars, long) = points
-        if long > short:
-            self._tokens_per_char = (long - short) / (long_chars - short_chars)
-            self.head_tokens = max(0, round(short - short_chars * self._tokens_per_char))
+        per_char = (long - short) / (long_chars - short_chars)
+        if not TOKENS_PER_CHAR[0] <= per_char <= TOKENS_PER_CHAR[1]:
+            return ("the endpoint's usage does not grow with the prompt as tokens do: sizes are "
+                    f"estimated at {FILLER_CHARS_PER_TOKEN} characters a token")
+        self._tokens_per_char = per_char
+        self.head_tokens = max(0, round(short - short_chars * per_char))
         return None
 
     def count_tokens(self, text: str) -> int:

@@ -27,9 +27,9 @@ def decode(chunk: Mapping[str, Any], at_s: float) -> Iterator[Event]:
     if not isinstance(delta, Mapping):
         return
     thinking = delta.get("reasoning_content") or delta.get("reasoning")
-    for kind, text in ((REASONING, thinking), (TEXT, delta.get("content"))):
-        if isinstance(text, str) and text:
-            yield Piece(at_s=at_s, kind=kind, text=text)
+    for kind, content in ((REASONING, thinking), (TEXT, delta.get("content"))):
+        for found, text in _texts(content, kind):
+            yield Piece(at_s=at_s, kind=found, text=text)
     calls = delta.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         function = _mapping(_mapping(call).get("function"))
@@ -54,14 +54,29 @@ def read_usage(usage: Mapping[str, Any]) -> Usage:
     """
     prompt_details = _mapping(usage.get("prompt_tokens_details"))
     output_details = _mapping(usage.get("completion_tokens_details"))
+    prompt, total = _count(usage.get("prompt_tokens")), _count(usage.get("total_tokens"))
+    output = _count(usage.get("completion_tokens"))
+    thought = _count(output_details.get("reasoning_tokens"), usage.get("reasoning_tokens"))
+    if output is not None and thought and total == (prompt or 0) + output + thought:
+        output += thought  # xAI counts thinking beside completion_tokens, all others within
     return Usage(
-        prompt_tokens=_count(usage.get("prompt_tokens")),
+        prompt_tokens=prompt,
         cached_tokens=_count(prompt_details.get("cached_tokens"),
                              usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens")),
-        output_tokens=_count(usage.get("completion_tokens")),
-        reasoning_tokens=_count(output_details.get("reasoning_tokens"),
-                                usage.get("reasoning_tokens")),
+        output_tokens=output, reasoning_tokens=thought,
     )
+
+
+def _texts(content: Any, kind: str) -> Iterator[tuple[str, str]]:
+    """The texts of a delta's content: a string, or a list of parts as Mistral's thinking models
+    send, {"type": "text", "text": …} and {"type": "thinking", "thinking": [parts]}."""
+    if isinstance(content, str):
+        if content:
+            yield kind, content
+    elif isinstance(content, list):
+        for part in map(_mapping, content):
+            yield from _texts(part.get("thinking"), REASONING)
+            yield from _texts(part.get("text"), kind)
 
 
 def _count(*candidates: Any) -> int | None:

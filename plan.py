@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from common import nonces
 from experiments import (
@@ -130,7 +131,8 @@ def fit_context(
         own = settings.document is not None
         context = count(settings.document) if settings.document else with_miss(settings.context)
         turn = count(CACHE_TASK) + CACHE_OUTPUT_TOKENS
-        frame = count(STAMP) + opening + turn * max(settings.turns, settings.max_turns)
+        turns = max(settings.turns, settings.max_turns)
+        frame = count(STAMP.format(now=datetime.now(UTC))) + opening + turn * turns
         if not fits("cache", context + frame,
                     "give a shorter --doc" if own else "give a smaller --context"):
             chosen.remove("cache")

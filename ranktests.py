@@ -6,6 +6,7 @@ only their order counts, so that one slow request decides nothing.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import statistics
@@ -16,6 +17,7 @@ MIN_PAIRS = 5  # 2**-5 is the first probability below 5 %
 _WEIGHT_GRID = 400
 _RANK_WEIGHT = 2.0
 _EXACT_UNPAIRED = 40
+_EXACT_PAIRED = 100
 
 
 def pair_weights(log_c: Sequence[float], log_t: Sequence[float]) -> list[float]:
@@ -46,7 +48,7 @@ def sign_flip_p(weights: Sequence[float]) -> float:
     observed = sum(step for step in steps if step > 0)
     patterns = _subset_sums([abs(step) for step in steps])
     below = sum(itertools.islice(_fields(patterns, len(steps)), observed + 1))
-    return below / float(2 ** len(steps))
+    return below / (1 << len(steps))
 
 
 def _subset_sums(sizes: Sequence[int]) -> int:
@@ -104,10 +106,10 @@ def interval(
     """
     if differences is not None and len(differences) > MIN_PAIRS:
         steps = sorted((a + b) / 2 for i, a in enumerate(differences) for b in differences[i:])
-        cut = _cut(_signed_rank_tails(len(differences)))
+        cut = _signed_rank_cut(len(differences))
     else:
         steps = sorted(t - c for t in log_t for c in log_c)
-        cut = _cut(_rank_sum_tails(len(log_c), len(log_t)))
+        cut = _rank_sum_cut(len(log_c), len(log_t))
     return None if cut is None else (math.exp(steps[cut]), math.exp(steps[-1 - cut]))
 
 
@@ -117,10 +119,23 @@ def _cut(tails: Iterable[float]) -> int | None:
     return inside - 1 if inside else None
 
 
+@functools.cache
+def _signed_rank_cut(n: int) -> int | None:
+    return _cut(_signed_rank_tails(n))
+
+
+@functools.cache
+def _rank_sum_cut(n: int, m: int) -> int | None:
+    return _cut(_rank_sum_tails(n, m))
+
+
 def _signed_rank_tails(n: int) -> Iterable[float]:
-    """P(W <= k) for k = 0, 1, …, of the signed ranks of n pairs."""
+    """P(W <= k) for k = 0, 1, …, of the signed ranks of n pairs; normal above 100 pairs."""
+    if n > _EXACT_PAIRED:
+        mean, spread = n * (n + 1) / 4, math.sqrt(n * (n + 1) * (2 * n + 1) / 24)
+        return (NORMAL.cdf((k + 0.5 - mean) / spread) for k in range(n * (n + 1) // 2))
     counts = _fields(_subset_sums(range(1, n + 1)), n)
-    return (below / float(2**n) for below in itertools.accumulate(counts))
+    return (below / (1 << n) for below in itertools.accumulate(counts))
 
 
 def _rank_sum_tails(n: int, m: int) -> Iterable[float]:

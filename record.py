@@ -84,19 +84,30 @@ def journal_path(out: Path) -> Path:
     return out.with_name(out.name + ".partial.jsonl")
 
 
-def refuse_taken(out: Path) -> None:
-    """Raises RecordError where the output or its journal is there already."""
-    if out.exists():
-        raise RecordError(f"{out} exists, and a result is never overwritten: "
-                          "give --out another name, or move the file")
-    if journal_path(out).exists():
-        raise _taken_journal(journal_path(out))
+def check_writable(out: Path) -> None:
+    """Raises RecordError where the output or its journal is there already, or cannot be made."""
+    _new_journal(out).close()
+    journal_path(out).unlink()
 
 
-def _taken_journal(path: Path) -> RecordError:
-    return RecordError(
-        f"{path} exists: another run writes there, or one was killed and left its "
-        "samples (look with --show); move it, or give --out another name")
+def _new_journal(out: Path) -> IO[str]:
+    path = journal_path(out)
+    try:
+        if out.exists():
+            raise RecordError(f"{out} exists, and a result is never overwritten: "
+                              "give --out another name, or move the file")
+        return path.open("x", encoding="utf-8")
+    except FileExistsError:
+        raise RecordError(
+            f"{path} exists: another run writes there, or one was killed and left its "
+            "samples (look with --show); move it, or give --out another name") from None
+    except OSError as error:
+        raise _not_writable(out, error) from None
+
+
+def _not_writable(out: Path, error: OSError) -> RecordError:
+    return RecordError(f"--out {out}: cannot write there ({error.strerror}); "
+                       "give a path in a folder that exists and is writable")
 
 
 class Journal:
@@ -110,15 +121,12 @@ class Journal:
         self.out = out
         self.run = run
         self.path = journal_path(out)
-        refuse_taken(out)
+        self._file = _new_journal(out)
         try:
-            self._file: IO[str] = self.path.open("x", encoding="utf-8")
-        except FileExistsError:
-            raise _taken_journal(self.path) from None
+            self._write(run.header())
         except OSError as error:
-            raise RecordError(f"--out {out}: cannot write there ({error.strerror}); "
-                              "give a path in a folder that exists and is writable") from None
-        self._write(run.header())
+            self.discard()
+            raise _not_writable(out, error) from None
 
     def add(self, sample: Sample) -> None:
         """Keep the sample in the run and on disk, now.
@@ -131,7 +139,8 @@ class Journal:
 
     def discard(self) -> None:
         """Nothing was measured: leave nothing behind."""
-        self._file.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
         self.path.unlink(missing_ok=True)
 
     def finish(self, *, complete: bool) -> Path:
@@ -152,6 +161,7 @@ class Journal:
                 os.fsync(file.fileno())
             path = _claim(whole, self.out)
         except OSError as error:
+            whole.unlink(missing_ok=True)
             raise RecordError(f"{self.out}: cannot be written ({error.strerror})") from None
         self.path.unlink(missing_ok=True)
         return path
@@ -166,13 +176,17 @@ def _claim(whole: Path, out: Path) -> Path:
     target, n = out, 1
     while True:
         try:
-            # An empty file made exclusively holds the name; replacing it is atomic everywhere.
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            os.link(whole, target)  # whole or not at all, and never over another file
         except FileExistsError:
             n += 1
             target = out.with_name(f"{out.stem}-{n}{out.suffix}")
             continue
-        os.replace(whole, target)
+        except (OSError, NotImplementedError):
+            # A file system without links: hold the name with an empty file, and replace it.
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            os.replace(whole, target)
+            return target
+        whole.unlink()
         return target
 
 
@@ -201,15 +215,19 @@ def load_run(path: Path) -> Run:
         raise RecordError(f"{path}: expected a run's JSON, but {error}") from None
 
 
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
 def _parse(path: Path, text: str) -> tuple[dict[str, Any], list[Any]]:
     """Header and sample objects of either form of file."""
     try:
-        whole = json.loads(text)
+        whole = json.loads(text, parse_constant=_no_number)
     except ValueError:
         lines = []
         for line in text.split("\n"):
             try:
-                lines.append(json.loads(line))
+                lines.append(json.loads(line, parse_constant=_no_number))
             except ValueError:
                 break  # the line that the kill cut short
         whole = lines[0] | {"samples": lines[1:]} if lines and isinstance(lines[0], dict) else None

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import experiments
-from cli import EXIT_INTERRUPTED, EXIT_MEASURED, EXIT_NO_SAMPLE, on_stop_signals
+from cli import EXIT_INTERRUPTED, EXIT_MEASURED, EXIT_NO_SAMPLE, emit, on_stop_signals
 from embedded import DEMO_CONTEXT_TOKENS, command, demo_model, serve
 from experiments import Backend, Settings
 from plan import context_needed, estimate_tokens, fit_context
@@ -80,10 +80,10 @@ def fit(
 
 def announce(args: argparse.Namespace, console: Console, lines: list[str]) -> bool:
     """Say what is coming before the first token is spent; True where that is all (--dry-run)."""
-    for text in lines:
-        if args.dry_run:
-            print(text)
-        else:
+    if args.dry_run:
+        emit("\n".join(lines), EXIT_MEASURED)
+    else:
+        for text in lines:
             console.say(text)
     return bool(args.dry_run)
 
@@ -126,8 +126,9 @@ class Console:
             text = text[:LINE_COLUMNS]
             # Two more columns, for the ^C that a terminal writes behind the line.
             width = min(len(self._live) + 2, LINE_COLUMNS)
-            sys.stderr.write("\r" + text.ljust(width) + ("" if text else "\r"))
-            sys.stderr.flush()
+            with contextlib.suppress(OSError):
+                sys.stderr.write("\r" + text.ljust(width) + ("" if text else "\r"))
+                sys.stderr.flush()
             self._live = text
 
 
@@ -164,7 +165,9 @@ def run(
     if not record.samples:
         console.say("stopped before anything was measured; nothing was written", always=True)
         return status
-    print(to_text(record).rstrip() if args.json or path is None else render(record), flush=True)
+    if path is None and status == EXIT_MEASURED:
+        status = EXIT_NO_SAMPLE  # measured, but not kept
+    status = emit(to_text(record).rstrip() if args.json or path is None else render(record), status)
     if path is not None:
         console.say(f"raw data{'' if complete else ' (incomplete)'}: {path}")
     return status
@@ -181,7 +184,7 @@ def _finish(journal: Journal, console: Console, *, complete: bool) -> Path | Non
             journal.discard()
             return None
         return journal.finish(complete=complete)
-    except RecordError as error:
+    except (RecordError, ValueError) as error:
         console.say(f"warning: {error}; the JSON goes to stdout instead", always=True)
         return None
     finally:

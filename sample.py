@@ -129,7 +129,7 @@ class Sample:
         if REASONING not in self.arrival_kinds:
             streamed -= self.reasoning_tokens or 0
         first = self.first_piece_tokens or streamed / len(self.arrivals_s)
-        if streamed - first <= 0:
+        if streamed - first <= 0 or (self.reasoning_tokens or 0) > self.output_tokens:
             return None
         return (self.arrivals_s[-1] - self.arrivals_s[0]) / (streamed - first)
 

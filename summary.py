@@ -63,7 +63,8 @@ def recomputed_tokens(sample: Sample) -> int | None:
         return sample.server.prompt_n
     if sample.prompt_tokens is None or sample.cached_tokens is None:
         return None
-    return sample.prompt_tokens - sample.cached_tokens
+    left = sample.prompt_tokens - sample.cached_tokens
+    return left if left >= 0 else None  # more cached than there is: a count that means nothing
 
 
 FIGURES: dict[str, Figure] = {
@@ -114,6 +115,8 @@ def total(samples: Sequence[Sample], figure: Figure) -> float | None:
 def line(samples: Sequence[Sample], x: Figure, y: Figure) -> Line | None:
     """Least-squares line of y against x over the samples that count."""
     chosen = [sample for sample in samples if sample.counts]
+    if len({sample.arm for sample in chosen}) < 2:
+        return None  # one size asked for: what x differs by is the rounding of sizes
     return fit_line([x(s) for s in chosen], [y(s) for s in chosen])
 
 

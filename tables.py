@@ -42,7 +42,7 @@ LINE_REQUESTS = 3
 
 def render(run: Run) -> str:
     """The whole run: a heading, a table an experiment, and what was left out or failed."""
-    native = any(sample.server is not None for sample in run.samples)
+    native = run.tool == "local_cache"
     parts = [heading(run)]
     for experiment, draw in (("length", length_table), ("output", output_table),
                              (CACHE, cache_table)):
@@ -207,8 +207,9 @@ def totals(samples: Sequence[Sample]) -> str:
         [arm, str(len(valid(samples, arm))), count(recomputed), count(sent), ms(seconds)]
         for arm, (recomputed, sent, seconds) in sums.items()
     ]
-    # Sums compare only over as many turns.
-    if len(valid(samples, "append")) == len(valid(samples, "prepend")) > 0:
+    # Sums compare only over the same turns.
+    turns = [{s.turn for s in valid(samples, arm)} for arm in ("append", "prepend")]
+    if turns[0] == turns[1] != set():
         append, prepend = sums["append"], sums["prepend"]
         rows.append(["prepend/append", "", times(ratio(prepend[0], append[0])), "",
                      times(ratio(prepend[2], append[2]))])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from sample import TEXT, Connection, Failure, Sample, ServerTimings
 
@@ -56,7 +56,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Counts as reported; None is not reported. A later one replaces an earlier one."""
+    """Counts as reported; None is not reported. A later count replaces an earlier one; a later
+    silence, or a usage that is all zero, does not."""
 
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
@@ -93,6 +94,13 @@ class RequestFailed(Exception):
 def prompt_hash(text: str) -> str:
     """A short fingerprint of a prompt, so that a record can tell prompts apart without them."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _merged(before: Usage, after: Usage) -> Usage:
+    if not after.prompt_tokens and not after.output_tokens and before != Usage():
+        return before
+    told = {f.name: value for f in fields(after) if (value := getattr(after, f.name)) is not None}
+    return replace(before, **told)
 
 
 def measure(
@@ -138,7 +146,7 @@ def measure(
                     if event.kind == TEXT:
                         answer.append(event.text)
                 case Usage():
-                    usage = event
+                    usage = _merged(usage, event)
                 case End():
                     end = event
                 case Note():
@@ -147,8 +155,9 @@ def measure(
         error = failed.failure
     if error is None and end is None:
         error = Failure(kind="incomplete", message="the stream stopped before its end")
-    if error is None and not arrivals and not usage.output_tokens:
-        error = Failure(kind="empty", message="the answer has no token in it")
+    if error is None and not arrivals and not (usage.output_tokens and usage.server):
+        # A llama-server may write tokens that have no text; elsewhere nothing came to be timed.
+        error = Failure(kind="empty", message="the answer has no text in it")
 
     def since_sent(at_s: float) -> float:
         assert sent_at is not None, "an adapter yields Sent before anything that came back"

@@ -71,6 +71,11 @@ class Evidence:
         """Whether TTFT fell, against cold prompts, by more than chance."""
         return self.ttft.p_value is not None and self.ttft.p_value <= self.level
 
+    def detectable_ratio(self, n: int) -> float | None:
+        """The smallest effect on TTFT that n such turns would have shown."""
+        noise = self.ttft.noise
+        return None if noise is None else detectable_ratio(noise, n, self.level)
+
     @property
     def reused_all_it_could(self) -> bool:
         """Whether the server reports as much as the prompts share, and they share most."""
@@ -164,7 +169,7 @@ def _judge(
         "ttft_ratio": mine.ttft.ratio, "ttft_ratio_interval": mine.ttft.interval,
         "p_value": mine.ttft.p_value, "inter_token_ratio": mine.decode.ratio,
         "n": len(mine.turns), "share_faster_than_all_cold": mine.ttft.share_below_all,
-        "detectable_ttft_ratio": mine.ttft.detectable_ratio,
+        "detectable_ttft_ratio": mine.detectable_ratio(len(mine.turns)),
         "repeat_predicted_reuse": control.predicted, "repeat_reported_reuse": control.reported,
         "repeat_ttft_ratio": control.ttft.ratio, "reused_turns": list(mine.reused_turns),
         "holds_from_turn": mine.holds_from, "looks": looks,
@@ -278,10 +283,9 @@ def _timing_lines(mine: Evidence, native: bool) -> list[str]:
              + (f" (95 % interval {interval[0]:.2g} to {interval[1]:.2g})" if interval else "")
              + (f", p {p:.2g}" if p is not None and not native else "")
              + f", n {mine.ttft.n_treated}; decode {_times(mine.decode.ratio)} of cold"]
-    seen, noise = mine.ttft.detectable_ratio, mine.ttft.noise
-    if not native and not mine.faster and seen is not None and noise is not None:
-        more = 4 * mine.ttft.n_treated
-        shown = detectable_ratio(noise, more) or seen
+    more = 4 * mine.ttft.n_treated
+    seen, shown = mine.detectable_ratio(mine.ttft.n_treated), mine.detectable_ratio(more)
+    if not native and not mine.faster and seen is not None and shown is not None:
         lines.append(f"with {mine.ttft.n_treated} turns a drop of {_share(1 - seen)} or more would "
                      f"have shown; {more} turns would show {_share(1 - shown)}")
     return lines

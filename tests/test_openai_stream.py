@@ -29,6 +29,11 @@ def delta(**fields: Any) -> dict[str, Any]:
     (delta(reasoning="hm"), [("reasoning", "hm")]),
     (delta(reasoning_content="hm", reasoning="hm"), [("reasoning", "hm")]),
     (delta(reasoning="hm", content="a"), [("reasoning", "hm"), ("text", "a")]),
+    (delta(content=[{"type": "text", "text": "a"}, {"type": "text", "text": ""}]), [("text", "a")]),
+    (delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]),
+     [("reasoning", "hm")]),
+    (delta(content=5), []),
+    (delta(content=[5, None]), []),
     (delta(tool_calls=[{"index": 0, "function": {"name": "f", "arguments": ""}}]), [("tool", "f")]),
     (delta(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}]), [("tool", "{}")]),
     (delta(tool_calls=[{"index": 0, "function": None}, None]), []),
@@ -69,6 +74,14 @@ def test_all_counts_of_one_usage() -> None:
     assert read_usage(OPENAI) == Usage(prompt_tokens=100, cached_tokens=64, output_tokens=8,
                                        reasoning_tokens=3)
     assert read_usage({"prompt_tokens": "100", "completion_tokens": -1}) == Usage()
+
+
+def test_thinking_counted_beside_the_output_is_counted_within() -> None:
+    beside = {"prompt_tokens": 12, "completion_tokens": 1, "total_tokens": 399,
+              "completion_tokens_details": {"reasoning_tokens": 386}}
+    assert read_usage(beside).output_tokens == 387
+    within = beside | {"completion_tokens": 387}
+    assert read_usage(within).output_tokens == 387
 
 
 def test_usage_is_read_with_no_choices_and_from_within_a_choice() -> None:

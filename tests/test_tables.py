@@ -149,7 +149,7 @@ def test_an_unfinished_run_says_so_and_a_failure_has_its_line() -> None:
 def test_unknown_is_a_dash_and_zero_is_a_zero() -> None:
     unknown = blank(experiment="cache", arm="append", turn=2, arrivals_s=(0.5, 0.6),
                     arrival_kinds=(TEXT, TEXT))
-    text = finished(unknown)
+    text = finished(unknown, tool="api_timing")
     assert "append     2      -       -      500        -       600               -" in text
     assert "no output tokens were reported: inter-chunk latency 100 ms" in text
     assert count(0) == "0"

@@ -81,6 +81,14 @@ def test_a_later_usage_replaces_an_earlier_one() -> None:
     assert measure(events, blank())[0].output_tokens == 2
 
 
+def test_a_later_silence_or_zero_erases_no_count() -> None:
+    full = Usage(prompt_tokens=90, cached_tokens=0, output_tokens=8)
+    for later in (Usage(), Usage(prompt_tokens=0, output_tokens=0), Usage(prompt_tokens=90)):
+        events: list[Event] = [Sent(at_s=0), text(1), full, later, End(finish_reason="stop")]
+        sample, _ = measure(events, blank())
+        assert (sample.prompt_tokens, sample.cached_tokens, sample.output_tokens) == (90, 0, 8)
+
+
 def test_a_note_is_kept() -> None:
     sample, _ = measure([*WHOLE, Note(text="odd: a thing")], blank())
     assert sample.notes == ("odd: a thing",)
@@ -91,6 +99,7 @@ def test_a_note_is_kept() -> None:
     ([Sent(at_s=0)], "incomplete"),
     ([Sent(at_s=0), End(finish_reason="stop")], "empty"),
     ([Sent(at_s=0), Usage(output_tokens=0), End(finish_reason="stop")], "empty"),
+    ([Sent(at_s=0), Usage(output_tokens=5), End(finish_reason="stop")], "empty"),
 ])
 def test_success_is_a_token_and_a_regular_end(events: list[Event], kind: str) -> None:
     sample, _ = measure(events, blank())
@@ -100,7 +109,8 @@ def test_success_is_a_token_and_a_regular_end(events: list[Event], kind: str) ->
 
 def test_counted_tokens_without_text_are_an_answer_whose_ttft_is_unknown() -> None:
     # A llama-server may write tokens that have no text of their own.
-    sample, _ = measure([Sent(at_s=0), Usage(output_tokens=3), End(finish_reason="limit")], blank())
+    sample, _ = measure([Sent(at_s=0), Usage(output_tokens=3, server=ServerTimings(predicted_n=3)),
+                         End(finish_reason="limit")], blank())
     assert sample.error is None
     assert (sample.ttft_s, sample.total_s, sample.inter_token_s) == (None, None, None)
 
