@@ -13,6 +13,8 @@ from typing import Any
 # Notes that keep a sample out of every average begin so.
 LEFT_OUT = ("not_cold", "truncated")
 
+BURST_PIECES, BURST_SHARE = 8, 5
+
 TEXT, REASONING, TOOL = "text", "reasoning", "tool"
 
 
@@ -116,18 +118,33 @@ class Sample:
         return self.arrivals_s[-1] if self.arrivals_s else None
 
     @property
+    def came_in_bursts(self) -> bool:
+        """Whether something between here and the model held the stream back.
+
+        Pieces of one read have one arrival; a stream that is let through has about as many arrivals
+        as pieces. With five pieces a read or more, TTFT holds much of the answer, and the gaps say
+        nothing of decode.
+        """
+        pieces = len(self.arrivals_s)
+        return pieces >= BURST_PIECES and len(set(self.arrivals_s)) <= pieces / BURST_SHARE
+
+    @property
+    def hidden_thinking_tokens(self) -> int:
+        """Thinking that was counted but never streamed: it is in TTFT, beside prefill."""
+        return 0 if REASONING in self.arrival_kinds else self.reasoning_tokens or 0
+
+    @property
     def inter_token_s(self) -> float | None:
         """(last piece - first piece) / (output tokens - tokens in the first piece).
 
         The tokens of the first piece are known from a llama-server; elsewhere the mean tokens a
         piece stand for them. Thinking that was counted but never streamed is no part of the
-        stream and is left out. None without reported tokens, or where nothing is left to divide.
+        stream and is left out. None without reported tokens, where the stream came in bursts, or
+        where nothing is left to divide.
         """
-        if self.output_tokens is None or len(self.arrivals_s) < 2:
+        if self.output_tokens is None or len(self.arrivals_s) < 2 or self.came_in_bursts:
             return None
-        streamed = float(self.output_tokens)
-        if REASONING not in self.arrival_kinds:
-            streamed -= self.reasoning_tokens or 0
+        streamed = float(self.output_tokens - self.hidden_thinking_tokens)
         first = self.first_piece_tokens or streamed / len(self.arrivals_s)
         if streamed - first <= 0 or (self.reasoning_tokens or 0) > self.output_tokens:
             return None
@@ -136,7 +153,7 @@ class Sample:
     @property
     def inter_chunk_s(self) -> float | None:
         """Mean gap between pieces: what can be said where no tokens are reported."""
-        gaps = len(self.arrivals_s) - 1
+        gaps = 0 if self.came_in_bursts else len(self.arrivals_s) - 1
         return (self.arrivals_s[-1] - self.arrivals_s[0]) / gaps if gaps > 0 else None
 
     def to_json(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ nowhere else. "-" is unknown, 0 is zero.
 
 from __future__ import annotations
 
+import statistics
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -280,7 +281,27 @@ def remarks(samples: Sequence[Sample]) -> str:
         for text in said:
             key = f"{sample.experiment} {sample.arm}: {text}"
             lines[key] = lines.get(key, 0) + 1
-    return "\n".join(f"{text}{f' ({n} times)' if n > 1 else ''}" for text, n in lines.items())
+    told = [f"{text}{f' ({n} times)' if n > 1 else ''}" for text, n in lines.items()]
+    return "\n".join([*told, *inseparable(samples)])
+
+
+def inseparable(samples: Sequence[Sample]) -> list[str]:
+    """What the clock could not tell apart, in lines; connections of a local server go unsaid."""
+    chosen = [s for s in samples if s.counts and s.server is None]
+    lines = []
+    if bursts := sum(s.came_in_bursts for s in chosen):
+        lines.append(f"{bursts} of {len(chosen)} streams came in bursts (something buffers them): "
+                     "TTFT holds\n  part of the answer, and no decode rate can be given")
+    if hidden := [s.hidden_thinking_tokens for s in chosen if s.hidden_thinking_tokens]:
+        lines.append(f"{len(hidden)} of {len(chosen)} answers hold thinking that was not streamed "
+                     f"(median {statistics.median(hidden):,.0f}\n  tokens): TTFT is not prefill "
+                     "alone")
+    opened = [s.connection for s in chosen if s.connection is not None and s.connection.new]
+    if (opened and len(opened) < len(chosen)) or any(c.tls_s for c in opened):
+        cost = statistics.median((c.connect_s or 0) + (c.tls_s or 0) for c in opened)
+        lines.append(f"{len(opened)} of {len(chosen)} requests opened a connection "
+                     f"({ms(cost)} ms, before the clock starts)")
+    return lines
 
 
 def ttft_s(sample: Sample) -> float | None:

@@ -77,17 +77,14 @@ class Evidence:
         return None if noise is None else detectable_ratio(noise, n, self.level)
 
     @property
-    def reused_all_it_could(self) -> bool:
-        """Whether the server reports as much as the prompts share, and they share most."""
-        most = self.predicted if self.predicted is not None and self.predicted > HALF else 1.0
-        return self.reported is not None and self.reported >= FULL * most
-
-    @property
     def holds_from(self) -> int | None:
-        """The turn from which every turn hits; None where the last does not."""
-        missed = [turn for turn in self.turns if turn not in self.reused_turns]
-        later = [turn for turn in self.turns if not missed or turn > missed[-1]]
-        return later[0] if later else None
+        """The turn from which every turn hits, and before which none does; None in a mixture, or
+        where all that hit is one last turn of several."""
+        if not self.reused_turns or self.reused_turns != self.turns[-len(self.reused_turns):]:
+            return None
+        if len(self.reused_turns) == 1 < len(self.turns):
+            return None
+        return self.reused_turns[0]
 
 
 def verdicts(samples: Sequence[Sample], *, looks: int = 1) -> list[Verdict]:
@@ -116,13 +113,13 @@ def _evidence(samples: Sequence[Sample], arm: str, native: bool, looks: int) -> 
     predicted = [r for s in mine.values() if (r := s.predicted_reuse) is not None]
     ttft = _against(cold, mine, lambda s: s.ttft_s, native)
     decode = _against(cold, mine, lambda s: s.inter_token_s, native)
-    slowest_hit = min((s.ttft_s for s in cold.values() if s.ttft_s is not None), default=None)
+    fastest_cold = min((s.ttft_s for s in cold.values() if s.ttft_s is not None), default=None)
     if known:
         reused = tuple(turn for turn, reuse in known.items()
                        if reuse >= FULL * max(mine[turn].predicted_reuse or 1.0, HALF))
     else:
-        reused = tuple(turn for turn, s in mine.items() if slowest_hit is not None
-                       and s.ttft_s is not None and s.ttft_s < slowest_hit)
+        reused = tuple(turn for turn, s in mine.items() if fastest_cold is not None
+                       and s.ttft_s is not None and s.ttft_s < fastest_cold)
     return Evidence(
         predicted=statistics.median(predicted) if predicted else None,
         reported=statistics.median(known.values()) if known else None,
@@ -211,29 +208,27 @@ def _by_count(mine: Evidence, control: Evidence, *, timed: bool) -> tuple[str, l
         return NO_REUSE_HERE, ["even an identical repeat is not reused: this server or model does "
                                f"not reuse prefixes ({KNOWN_REASONS}); your prompt did not break "
                                "it"]
-    if mine.reused_all_it_could or (mine.holds_from and len(mine.reused_turns) > 1):
-        if predicted is not None and predicted <= NONE:
-            return CONTRADICTION, [f"reported {_share(reported)} reused, though the prompts share "
-                                   f"only {_share(predicted)} from the start: the server moves "
-                                   "chunks (--cache-reuse), or its count is wrong"]
-        late = mine.holds_from is not None and mine.holds_from > 2
+    if predicted is not None and reported > predicted + NONE:
+        return CONTRADICTION, [f"reported {_share(reported)} reused, though the prompts share only "
+                               f"{_share(predicted)} from the start: the server moves chunks "
+                               "(--cache-reuse), or its count is wrong"]
+    if mine.holds_from is not None:
         said = (f"{_share(reported)} of the prompt is reused"
                 + (f" from turn {mine.holds_from} on (not before: a delayed write, or a "
                    "machine that had not seen it)"
-                   if late else ""))
+                   if mine.holds_from > 2 else ""))
         return HIT, [said + _predicted(predicted)]
-    if reported <= NONE and not mine.reused_turns:
+    if mine.reused_turns:
+        return PARTIAL, [f"{len(mine.reused_turns)} of {len(mine.turns)} turns are reused: a "
+                         "mixture, as of several machines behind one address"
+                         + _predicted(predicted)]
+    if reported <= NONE:
         if predicted is not None and predicted >= FULL:
             return CONTRADICTION, [f"predicted {_share(predicted)}, reported {_share(reported)}: "
                                    "evicted between turns, too short for the minimum, or a model "
                                    "that cannot reuse a longer prompt"]
         return NO_HIT, [f"{_share(reported)} of the prompt is reused" + _predicted(predicted)]
-    mixture = 0 < len(mine.reused_turns) < len(mine.turns)
-    return PARTIAL, [
-        (f"{len(mine.reused_turns)} of {len(mine.turns)} turns are reused: a mixture, as of "
-         "several machines behind one address" if mixture else
-         f"reuse stops after {_share(reported)} of the prompt")
-        + _predicted(predicted)]
+    return PARTIAL, [f"reuse stops after {_share(reported)} of the prompt" + _predicted(predicted)]
 
 
 def _by_time(mine: Evidence, control: Evidence, *, noisy: bool) -> tuple[str, list[str]]:

@@ -1,9 +1,9 @@
 """How right the clock is: both scripts, as commands, against the server of known truth.
 
 A part of `make accuracy`; prints, for each figure, the truth, what was measured, the error and the
-bar that it is held to, and exits with 1 where a bar is not held. `rows()` gives the same as data. The server and the
-scripts read one clock (CLOCK_MONOTONIC), so a script's TTFT is compared, request by request, with
-the time from the server's last byte in to its first token out.
+bar that it is held to, and exits with 1 where a bar is not held. `rows()` gives the same as data.
+The server and the scripts read one clock (CLOCK_MONOTONIC), so a script's TTFT is compared, request
+by request, with the time from the server's last byte in to its first token out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How right the statistics are: `common.compare` on simulated arms whose truth is known.
 
 A part of `make accuracy`; prints, for each figure, its bar, what was seen, the standard error of
-that and whether the bar was held, and exits with 1 where one was not. `rows()` gives the same as data. Seeds are fixed.
+that and whether the bar was held, and exits with 1 where one was not. `rows()` gives the same as
+data. Seeds are fixed.
 
 An arm is a series of seconds, log-normal around 1 s (treated: around the effect ratio); 5 % of the
 requests take three times as long. The two requests of a turn go out one after the other in random

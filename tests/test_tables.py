@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from record import load_run
-from sample import TEXT, Failure, Sample, ServerTimings
+from sample import TEXT, Connection, Failure, Sample, ServerTimings
 from tables import count, ms, per_s, render, times
 from test_record import run_of
 from test_timing import blank
@@ -144,6 +144,16 @@ def test_an_unfinished_run_says_so_and_a_failure_has_its_line() -> None:
     assert "INCOMPLETE" in text
     assert "length 1000: failed: HTTP 500: no (2 times)" in text
     assert "1,000  1,000       0         500" in text  # the failures are in no average
+
+
+def test_what_the_clock_could_not_separate_is_said() -> None:
+    held = blank(experiment="length", arm="10", arrivals_s=(2.0,) * 30, arrival_kinds=(TEXT,) * 30,
+                 output_tokens=130, reasoning_tokens=100,
+                 connection=Connection(new=True, connect_s=0.03, tls_s=0.05))
+    text = finished(held, tool="api_timing")
+    assert "1 of 1 streams came in bursts" in text
+    assert "1 of 1 answers hold thinking that was not streamed (median 100" in text
+    assert "1 of 1 requests opened a connection (80.0 ms, before the clock starts)" in text
 
 
 def test_unknown_is_a_dash_and_zero_is_a_zero() -> None:

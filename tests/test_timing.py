@@ -161,6 +161,18 @@ def test_inter_token_latency_that_nothing_tells(sample: Sample) -> None:
     assert sample.inter_token_s is None
 
 
+def test_a_stream_in_bursts_has_no_decode_rate() -> None:
+    # 40 pieces in four reads, as behind a 16 KB buffer; then 40 pieces let through one by one.
+    held = of(tuple(1 + n // 10 * 0.1 for n in range(40)), output_tokens=40)
+    assert held.came_in_bursts
+    assert (held.inter_token_s, held.inter_chunk_s) == (None, None)
+    through = of(tuple(1 + n * 0.01 for n in range(40)), output_tokens=40)
+    assert not through.came_in_bursts
+    # Two pieces a read, now and then, are no burst; a short answer in one read is not called one.
+    assert not of(tuple(1 + n // 2 * 0.01 for n in range(40)), output_tokens=40).came_in_bursts
+    assert not of((1.0,) * 7, output_tokens=7).came_in_bursts
+
+
 def test_inter_chunk_latency_needs_no_tokens() -> None:
     assert of((1.0, 1.1, 1.4)).inter_chunk_s == pytest.approx(0.2)
     assert of((1.0,)).inter_chunk_s is None

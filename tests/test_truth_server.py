@@ -14,7 +14,8 @@ from llama_server import LlamaServer
 from openai_api import OpenAIEndpoint
 from sample import Sample
 from timing import Progress, measure
-from truth_server import Completion, Config, Entry, Model, Truth, truth
+from truth_model import Config, Entry, Model
+from truth_server import Completion, Truth, truth
 
 PROTOCOLS = pytest.mark.parametrize("native", [True, False], ids=["llama", "openai"])
 WORDS = "".join(f"{number:03d} " for number in range(500))  # 500 tokens
