@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ranktests import MIN_PAIRS, NORMAL, interval, mann_whitney_p, pair_weights, sign_flip_p
+from ranktests import NORMAL, interval, mann_whitney_p, pair_weights, sign_flip_p
 
 _CONSONANTS = "bcdfghjklmnprstvwz"
 _VOWELS = "aeiou"
@@ -237,12 +237,12 @@ def _log_seconds(value: float) -> float:
 
 
 def detectable_ratio(noise: float, n: int, level: float = LEVEL) -> float | None:
-    """The ratio that n pairs of this noise show with 80 % power at the level; None below 5.
+    """The ratio that n pairs of this noise show with 80 % power at the level; None below 2**-n.
 
     exp(-(z(1 - level) + z(0.80)) · noise / sqrt(n · 3/pi)): the normal approximation for a rank
     test (Noether 1987), on logarithms.
     """
-    if n < MIN_PAIRS:
+    if 0.5**n > level:  # not even n pairs that all agree would be enough
         return None
     z = NORMAL.inv_cdf(1 - level) + NORMAL.inv_cdf(POWER)
     return math.exp(-z * noise / math.sqrt(n * RANK_EFFICIENCY))

@@ -143,11 +143,14 @@ class Lab:
         firm."""
         if not self.settings.until_sure:
             return False
-        spent = sum(sample.prompt_tokens or 0 for sample in samples)
-        if self.settings.max_tokens is not None and spent >= self.settings.max_tokens:
-            return True
+        budget, last = self.settings.max_tokens, samples[-1].turn
+        if budget is not None:
+            spent = sum(map(spent_tokens, samples))
+            next_turn = sum(spent_tokens(s) for s in samples if s.turn == last)
+            if spent + next_turn > budget:
+                return True
         looks = self.settings.looks
-        return samples[-1].turn in looks and all(
+        return last in looks and all(
             verdict.is_firm for verdict in verdicts(samples, looks=len(looks)))
 
     def ask(
@@ -259,6 +262,13 @@ def schedule(
                        (APPEND, settings.turns), (PREPEND, settings.turns)):
         for turn in range(1, turns + 1):
             yield arm, turn, 1
+
+
+def spent_tokens(sample: Sample) -> int:
+    """Input tokens of a request as reported; where not, four characters to a token."""
+    if sample.prompt_tokens is not None:
+        return sample.prompt_tokens
+    return sample.prompt_chars // 4
 
 
 def common_prefix_chars(a: str, b: str) -> int:

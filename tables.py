@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from common import Line, ratio, spread
+from experiments import spent_tokens
 from record import Run
 from sample import Sample
 from summary import (
@@ -267,7 +268,7 @@ def verdict_lines(verdict: Verdict) -> str:
 def effort_line(samples: Sequence[Sample]) -> str:
     """What --until-sure took."""
     turns = max((s.turn for s in samples), default=0)
-    tokens = sum(s.prompt_tokens or 0 for s in samples)
+    tokens = sum(map(spent_tokens, samples))
     return f"this took {turns} turns, {len(samples)} requests and {tokens:,} input tokens"
 
 
