@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import run_script
 from experiments import Lab, Settings, cache
 from openai_api import OpenAIEndpoint
 from truth_server import truth
@@ -48,3 +50,23 @@ def test_a_delayed_write_is_reported_with_the_turn_from_which_it_holds() -> None
 def test_the_prediction_is_what_a_perfect_cache_then_reports() -> None:
     evidence = judged(cache="prefix")["append"].evidence
     assert evidence["reported_reuse"] == pytest.approx(evidence["predicted_reuse"], abs=0.02)
+
+
+def test_until_sure_stops_at_the_first_firm_look_and_says_what_it_took(tmp_path: Path) -> None:
+    with truth(cache="prefix", report_cached=True) as known:
+        outcome = run_script(
+            "api_timing.py", "--base-url", f"{known.url}/v1", "--only", "cache", "--context", "600",
+            "--turns", "3", "--until-sure", "--max-turns", "20", cwd=tmp_path)
+    assert outcome.status == 0, outcome.err
+    assert {s["turn"] for s in outcome.samples("cache")} == set(range(1, 9))
+    assert "append: HIT" in outcome.out and "prepend: NO HIT" in outcome.out
+    assert "this took 8 turns, 40 requests" in outcome.out
+
+
+def test_the_budget_ends_it_before_it_is_spent(tmp_path: Path) -> None:
+    with truth(cache="prefix", report_cached=True) as known:
+        outcome = run_script(
+            "api_timing.py", "--base-url", f"{known.url}/v1", "--only", "cache", "--context", "600",
+            "--turns", "3", "--until-sure", "--max-tokens", "15000", cwd=tmp_path)
+    spent = sum(s["prompt_tokens"] for s in outcome.samples("cache"))
+    assert 7500 < spent <= 15_000
