@@ -22,7 +22,7 @@ from openai_stream import decode, finish_reason
 from plan import CALIBRATION_OUTPUT_TOKENS
 from providers import Provider
 from sample import Connection
-from timing import Clock, End, Event, FirstByte, RequestFailed, Sent, Usage, clock
+from timing import Clock, End, Event, FirstByte, RequestFailed, Sent, Usage, clock, merged
 from trouble import Trouble, one_line
 
 CONNECT_TIMEOUT_S = 15.0
@@ -174,18 +174,18 @@ class OpenAIEndpoint:
         nonce = nonces()
         for size in words:
             text = f"{next(nonce)}.\n{filler(size, size)}"
-            counted: int | None = None
+            usage = Usage()
             try:
                 for event in self.stream((Message(USER, text),), CALIBRATION_OUTPUT_TOKENS):
                     if isinstance(event, Usage):
-                        counted = event.prompt_tokens
+                        usage = merged(usage, event)
             except RequestFailed as failed:
                 raise Trouble(f"{self.url}, model {self.model}: expected a streamed answer, "
                               f"found: {failed}; {self._advice(failed)}") from None
-            if not counted:
+            if not usage.prompt_tokens:
                 return ("the endpoint reports no usage: sizes are estimated at "
                         f"{FILLER_CHARS_PER_TOKEN} characters a token")
-            points.append((len(text), counted))
+            points.append((len(text), usage.prompt_tokens))
         (short_chars, short), (long_chars, long) = points
         per_char = (long - short) / (long_chars - short_chars)
         if not TOKENS_PER_CHAR[0] <= per_char <= TOKENS_PER_CHAR[1]:

@@ -159,7 +159,12 @@ def context_needed(settings: Settings) -> int:
     }
     need = max(sizes[name] for name in settings.experiments)
     need = max(need, calibration_words(settings)[1] * FILLER_BYTES_PER_WORD) + CONTEXT_SLACK
-    return -(-need // CONTEXT_STEP) * CONTEXT_STEP
+    return whole_steps(need)
+
+
+def whole_steps(tokens: int) -> int:
+    """The smallest context, in the steps that a server takes, that holds so many tokens."""
+    return -(-tokens // CONTEXT_STEP) * CONTEXT_STEP
 
 
 def with_miss(tokens: int) -> int:
@@ -169,7 +174,7 @@ def with_miss(tokens: int) -> int:
 
 def start_with(need: int, slots: int) -> str:
     """The -c that gives one slot `need` tokens: a server's context is shared by its slots."""
-    per_slot = -(-need // CONTEXT_STEP) * CONTEXT_STEP
+    per_slot = whole_steps(need)
     return f"{per_slot * slots}" + (f" (or {per_slot} with -np 1)" if slots > 1 else "")
 
 

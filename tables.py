@@ -16,6 +16,7 @@ from record import Run
 from sample import Sample
 from summary import (
     CACHE,
+    FIGURES,
     Figure,
     arms,
     decode_s,
@@ -40,6 +41,9 @@ CACHE_TITLE = (
 COLUMNS = 79
 MOST_TURNS = 12
 LINE_REQUESTS = 3
+
+ttft_s, total_s, inter_token_s = (
+    FIGURES[name] for name in ("ttft_s", "total_s", "inter_token_s"))
 
 
 def render(run: Run) -> str:
@@ -303,21 +307,6 @@ def inseparable(samples: Sequence[Sample]) -> list[str]:
         lines.append(f"{len(opened)} of {len(chosen)} requests opened a connection "
                      f"({ms(cost)} ms, before the clock starts)")
     return lines
-
-
-def ttft_s(sample: Sample) -> float | None:
-    """As a figure."""
-    return sample.ttft_s
-
-
-def total_s(sample: Sample) -> float | None:
-    """As a figure."""
-    return sample.total_s
-
-
-def inter_token_s(sample: Sample) -> float | None:
-    """As a figure."""
-    return sample.inter_token_s
 
 
 def _join(*blocks: str) -> str:

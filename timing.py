@@ -96,7 +96,8 @@ def prompt_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _merged(before: Usage, after: Usage) -> Usage:
+def merged(before: Usage, after: Usage) -> Usage:
+    """What is known after a later usage; see `Usage`."""
     if not after.prompt_tokens and not after.output_tokens and before != Usage():
         return before
     told = {f.name: value for f in fields(after) if (value := getattr(after, f.name)) is not None}
@@ -146,7 +147,7 @@ def measure(
                     if event.kind == TEXT:
                         answer.append(event.text)
                 case Usage():
-                    usage = _merged(usage, event)
+                    usage = merged(usage, event)
                 case End():
                     end = event
                 case Note():
