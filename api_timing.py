@@ -21,16 +21,14 @@ if sys.version_info < (3, 11):
 
 import argparse
 import os
-import re
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
 
 import cli
 from providers import DEFAULT, PROVIDERS, Provider
 from trouble import Trouble
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from network import Address
 
 DEFAULTS = cli.Sizes(lengths=(2200, 9200, 77_600, 293_000), outputs=(200, 400, 800),
                      context=100_000, turns=6, repeats=1)
@@ -38,11 +36,15 @@ DEFAULTS = cli.Sizes(lengths=(2200, 9200, 77_600, 293_000), outputs=(200, 400, 8
 DEMO = cli.Sizes(lengths=(250, 500, 1000, 2000), outputs=(16, 32, 64, 128), context=1000, turns=6,
                  repeats=3)
 
+# Between two pieces; the first may wait for a long prefill, or for thinking that is not streamed.
+STALL_S = 3600
+EXAMPLE_URL = "http://127.0.0.1:8080/v1"
+
 
 class Target(NamedTuple):
     """What is to be measured, as flags and environment say."""
 
-    base_url: str
+    where: Address | None
     provider: Provider | None
     key_variable: str | None
     model: str | None
@@ -61,7 +63,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", metavar="NAME", help="default: the provider's, or the only one")
     parser.add_argument("--api-key-env", metavar="VAR",
                         help="the NAME of the environment variable that holds the key")
-    cli.add_common_flags(parser, DEFAULTS)
+    cli.add_common_flags(parser, DEFAULTS, STALL_S)
     return cli.parse(parser, argv)
 
 
@@ -69,56 +71,31 @@ def target(args: argparse.Namespace, environ: dict[str, str]) -> Target:
     """Endpoint and key variable: flags first, then AI_BUILDER_TOKEN, then OPENAI_*.
 
     A key is only ever sent where it was meant to go: --base-url alone sends none. Raises Trouble
-    for a variable name or URL that is none.
+    for a URL that is none.
     """
     variable = args.api_key_env
-    if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
-        raise Trouble("--api-key-env: expected the NAME of an environment variable, such as "
-                      "OPENAI_API_KEY, found something else (not shown, it may be a key)")
     if args.base_url:
-        return Target(base_url=_checked_url("--base-url", args.base_url), provider=None,
+        return Target(where=_address("--base-url", args.base_url), provider=None,
                       key_variable=variable, model=args.model)
     name = args.provider
     default_key = PROVIDERS[DEFAULT].key_variable
     if name is None and default_key not in environ and variable is None:
         if environ.get("OPENAI_BASE_URL"):
-            return Target(base_url=_checked_url("OPENAI_BASE_URL", environ["OPENAI_BASE_URL"]),
+            return Target(where=_address("OPENAI_BASE_URL", environ["OPENAI_BASE_URL"]),
                           provider=None, model=args.model,
                           key_variable="OPENAI_API_KEY" if "OPENAI_API_KEY" in environ else None)
         if environ.get("OPENAI_API_KEY"):
             name = "openai"
     provider = PROVIDERS[name or DEFAULT]
-    return Target(base_url=provider.base_url, provider=provider,
+    return Target(where=_address("--provider", provider.base_url), provider=provider,
                   key_variable=variable or provider.key_variable,
                   model=args.model or provider.default_model)
 
 
-def _checked_url(source: str, url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise Trouble(f"{source}: expected a URL such as http://127.0.0.1:8080/v1, found "
-                      "something else; begin it with http:// or https://")
-    return url.rstrip("/").removesuffix("/chat/completions")
+def _address(source: str, url: str) -> Address:
+    from network import address
 
-
-def read_key(variable: str | None, environ: dict[str, str]) -> str | None:
-    """The key, or None where none is needed; Trouble where the variable is not set."""
-    if variable is None:
-        return None
-    key = environ.get(variable, "").strip()
-    if not key:
-        known = {row.key_variable for row in PROVIDERS.values()}
-        named = variable if variable in known else "the variable that --api-key-env names"
-        raise Trouble(f"expected a key in {named}, found none; export it, choose another "
-                      "--provider, or try --demo, which needs no key")
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise Trouble("the key holds a space, a line end or a character that no header can carry; "
-                      "copy it again")
-    return key
+    return address(source, url, example=EXAMPLE_URL)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -132,7 +109,15 @@ def measure(args: argparse.Namespace) -> int:
     if args.show is not None:
         return cli.show(args)
     import runner
-    from plan import CONTEXT_SLACK, calibration, calibration_words, describe, plan
+    from patience import Patience
+    from plan import (
+        CONTEXT_SLACK,
+        calibration,
+        calibration_words,
+        cut_document,
+        describe,
+        plan,
+    )
 
     if args.model and (args.demo or args.serve):
         raise Trouble("--model: --demo and --serve bring a model of their own; leave one out")
@@ -143,39 +128,47 @@ def measure(args: argparse.Namespace) -> int:
     embedded_context = runner.embedded_context(args, settings)
     notes: list[str] = []
     if embedded_context is not None:
-        chosen = Target(base_url="", provider=None, key_variable=None, model=None)
+        chosen = Target(where=None, provider=None, key_variable=None, model=None)
         settings, notes = runner.fit(settings, embedded_context - CONTEXT_SLACK, console)
         where = "endpoint: a llama-server of its own"
     else:
         chosen = target(args, environ)
-        where = (f"endpoint: {cli.without_credentials(chosen.base_url)}, "
-                 f"model {chosen.model or 'the only one there'}")
-    key = None if args.dry_run else read_key(chosen.key_variable, environ)
-    openai_api = None if args.dry_run else _import_sdk()
+        assert chosen.where is not None
+        where = f"endpoint: {chosen.where.url}, model {chosen.model or 'the only one there'}"
+    known = {row.key_variable for row in PROVIDERS.values() if row.key_variable}
+    key = None if args.dry_run else cli.read_key(chosen.key_variable, environ, known)
+    if not args.dry_run:
+        _import_sdk()
     planned = [calibration(settings), *plan(settings)]
     if runner.announce(args, console, [where, describe(planned, rough=True)]):
         return cli.EXIT_MEASURED
-    assert openai_api is not None
+    from calibration import calibrate
+    from openai_api import OpenAIEndpoint
+
+    patience = Patience(args.max_wait, lambda text: console.say(text, always=True))
     with runner.embedded_server(args, embedded_context, console) as embedded_url:
-        endpoint = openai_api.OpenAIEndpoint(
-            f"{embedded_url}/v1" if embedded_url else chosen.base_url, key=key,
-            model=chosen.model, provider=chosen.provider,
+        endpoint = OpenAIEndpoint(
+            chosen.where or _address("--serve", f"{embedded_url}/v1"), key=key,
+            model=chosen.model, provider=chosen.provider, stall_s=args.stall_timeout,
         )
-        console.say("two small requests first, not counted: warming up and calibrating sizes")
-        if note := endpoint.calibrate(calibration_words(settings)):
+        console.say("a few small requests first, not counted: warming up and calibrating sizes")
+        found, per_char = calibrate(endpoint, calibration_words(settings), patience,
+                                    settings.document)
+        for note in found:
             notes.append(note)
             console.say(f"warning: {note}")
-        return runner.run(args, settings, out, endpoint, console, endpoint=endpoint.endpoint(),
-                       notes=notes)
+        rate = per_char or endpoint.tokens_per_char
+        settings = cut_document(settings, lambda text: round(len(text) * rate))
+        return runner.run(args, settings, out, endpoint, console, patience,
+                          endpoint=endpoint.endpoint(), notes=notes)
 
 
-def _import_sdk() -> ModuleType:
+def _import_sdk() -> None:
     try:
-        import openai_api
+        import openai_api  # noqa: F401
     except ModuleNotFoundError as missing:
         raise Trouble(f"expected the packages openai and httpx, found no {missing.name}; run: "
                       "python3 -m pip install -r requirements.txt") from None
-    return openai_api
 
 
 if __name__ == "__main__":

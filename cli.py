@@ -13,7 +13,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from trouble import Trouble, one_line
@@ -21,9 +21,10 @@ from trouble import Trouble, one_line
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from experiments import Settings
+    from lab import Settings
 
 EXIT_MEASURED, EXIT_NO_SAMPLE, EXIT_TROUBLE, EXIT_INTERRUPTED = 0, 1, 2, 130
+MAX_WAIT_S = 60
 EXPERIMENT_NAMES = ("length", "output", "cache")
 
 
@@ -92,6 +93,24 @@ def seed_number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"expected a whole number, found {text!r}") from None
 
 
+def seconds(text: str) -> float:
+    """A duration from 0 up, for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"expected seconds such as 60 or 0.5, found {text!r}")
+    return value
+
+
+def positive_seconds(text: str) -> float:
+    """A duration above 0, for argparse."""
+    if not (value := seconds(text)):
+        raise argparse.ArgumentTypeError(f"expected more than 0 seconds, found {text!r}")
+    return value
+
+
 def ascending(text: str) -> tuple[int, ...]:
     """Sizes such as 1000,2000, for argparse: whole numbers from 1 up, each larger than the last."""
     parts = [part.strip() for part in text.split(",")]
@@ -122,8 +141,8 @@ def add_server_flags(where: Any) -> None:
                        help="start a small real model, with sizes that fit a laptop")
 
 
-def add_common_flags(parser: argparse.ArgumentParser, sizes: Sizes) -> None:
-    """The flags that mean the same in both scripts; `sizes` are the defaults."""
+def add_common_flags(parser: argparse.ArgumentParser, sizes: Sizes, stall_s: int) -> None:
+    """The flags that mean the same in both scripts; `sizes` and `stall_s` are the defaults."""
 
     def listed(numbers: tuple[int, ...]) -> str:
         return ",".join(map(str, numbers))
@@ -131,13 +150,14 @@ def add_common_flags(parser: argparse.ArgumentParser, sizes: Sizes) -> None:
     add = parser.add_argument
     add("--only", metavar="NAME[,NAME]", type=experiment_names, default=EXPERIMENT_NAMES,
         help=f"of {', '.join(EXPERIMENT_NAMES)} (default: all three)")
-    add("--doc", metavar="FILE", help="your own text (UTF-8) as the document of cache")
+    add("--doc", metavar="FILE", help="your own text as the document of cache")
+    add("--encoding", metavar="NAME", help="the encoding of --doc (default: UTF-8, or by its mark)")
     add("--lengths", metavar="N[,N]", type=ascending,
         help=f"input tokens of length (default {listed(sizes.lengths)})")
     add("--outputs", metavar="N[,N]", type=ascending,
         help=f"output tokens of output (default {listed(sizes.outputs)})")
     add("--context", metavar="N", type=whole_number,
-        help=f"tokens of the document of cache (default {sizes.context})")
+        help=f"tokens of the document of cache (default {sizes.context}, or all of --doc)")
     add("--turns", metavar="N", type=whole_number,
         help=f"turns of each arm of cache (default {sizes.turns})")
     add("--until-sure", action="store_true",
@@ -150,6 +170,11 @@ def add_common_flags(parser: argparse.ArgumentParser, sizes: Sizes) -> None:
         help=f"requests for each size of length and output (default {sizes.repeats})")
     add("--seed", metavar="N", type=seed_number, default=0,
         help="filler text and order; prompts still begin anew in each run (default 0)")
+    add("--stall-timeout", metavar="S", type=positive_seconds, default=stall_s,
+        help=f"seconds without a piece after which a request failed (default {stall_s})")
+    add("--max-wait", metavar="S", type=seconds, default=MAX_WAIT_S,
+        help="seconds to wait before a request for a server that is away or asks for it "
+             f"(default {MAX_WAIT_S})")
     add("--out", metavar="FILE", help="the raw JSON (default: a new file in this folder)")
     add("--json", action="store_true", help="print the JSON instead of tables")
     add("--quiet", action="store_true", help="no progress on stderr")
@@ -168,10 +193,10 @@ def _version() -> str:
 def settings(args: argparse.Namespace, defaults: Sizes, demo: Sizes) -> Settings:
     """The settings that the flags, over the defaults of the script or of the demo, ask for."""
     from document import read_document
-    from experiments import Settings
+    from lab import Settings
 
-    if args.doc is not None and args.context is not None:
-        raise Trouble("--context: the document of --doc has its own length; leave one out")
+    if args.encoding is not None and args.doc is None:
+        raise Trouble("--encoding: it is that of --doc, which is not given; name the file")
     if args.doc is not None and "cache" not in args.only:
         raise Trouble("--doc: it is the document of cache, which --only leaves out; drop one")
     sizes = demo if args.demo else defaults
@@ -180,7 +205,8 @@ def settings(args: argparse.Namespace, defaults: Sizes, demo: Sizes) -> Settings
         lengths=args.lengths or sizes.lengths, outputs=args.outputs or sizes.outputs,
         context=args.context or sizes.context, turns=args.turns or sizes.turns,
         repeats=args.repeats or sizes.repeats, seed=args.seed,
-        document=None if args.doc is None else read_document(args.doc),
+        document=None if args.doc is None else read_document(args.doc, args.encoding),
+        document_tokens=None if args.doc is None else args.context,
         until_sure=args.until_sure, max_tokens=args.max_tokens,
         max_turns=max(args.max_turns, args.turns or sizes.turns) if args.until_sure else 0,
     )
@@ -222,6 +248,28 @@ def show(args: argparse.Namespace) -> int:
         raise Trouble(f"{args.show}: expected a run's JSON, found values of another kind "
                       f"({one_line(error)})") from None
     return emit(text, EXIT_MEASURED)
+
+
+def read_key(variable: str | None, environ: dict[str, str], known: Container[str]) -> str | None:
+    """The key in an environment variable, or None where none is named.
+
+    Raises Trouble where the variable is not set, or holds what no header can carry; a name that
+    is not `known` is not shown, since it may be the key itself.
+    """
+    if variable is None:
+        return None
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+        raise Trouble("--api-key-env: expected the NAME of an environment variable, such as "
+                      "OPENAI_API_KEY, found something else (not shown, it may be a key)")
+    key = environ.get(variable, "").strip()
+    if not key:
+        named = variable if variable in known else "the variable that --api-key-env names"
+        raise Trouble(f"expected a key in {named}, found none; export it, name another variable "
+                      "with --api-key-env, or try --demo, which needs no key")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise Trouble("the key holds a space, a line end or a character that no header can carry; "
+                      "copy it again")
+    return key
 
 
 def on_stop_signals(action: Any) -> None:

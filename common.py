@@ -101,6 +101,26 @@ def fit_text(
     return best_text
 
 
+def cut_text(text: str, target_tokens: int, count_tokens: Callable[[str], int]) -> str:
+    """The longest beginning of `text` with at most `target_tokens`; the whole where it has fewer.
+
+    By bisection between whole lines of characters; a count is asked of texts up to about twice
+    the result, however long the text is.
+    """
+    low, high = 0, min(len(text), max(1, target_tokens))
+    while high < len(text) and count_tokens(text[:high]) <= target_tokens:
+        low, high = high, min(len(text), 2 * high)
+    if high == len(text) and count_tokens(text) <= target_tokens:
+        return text
+    while high - low > 1:
+        middle = (low + high) // 2
+        if count_tokens(text[:middle]) <= target_tokens:
+            low = middle
+        else:
+            high = middle
+    return text[:low]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
     """Where the values of one figure lie, in the unit of the values."""

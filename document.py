@@ -7,17 +7,20 @@ from pathlib import Path
 
 from trouble import Trouble
 
-_OTHER_BOMS = (
-    (codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"),
-    (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"),
+# The longer marks first: UTF-32's begins with UTF-16's.
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
 
-def read_document(name: str) -> str:
-    """The text of a UTF-8 file, without its BOM, line ends as they are.
+def read_document(name: str, encoding: str | None = None) -> str:
+    """The text of a file, without its byte order mark, line ends as they are.
 
-    Raises Trouble for a file that is missing, a directory, unreadable, empty, binary or in
-    another encoding.
+    encoding: as Python names it; by default what the byte order mark says, else UTF-8. Raises
+    Trouble for a file that is missing, a directory, unreadable, empty, binary, or not in that
+    encoding, and for an encoding that there is not.
     """
     try:
         data = Path(name).read_bytes()
@@ -27,20 +30,26 @@ def read_document(name: str) -> str:
     except OSError as error:
         raise Trouble(f"--doc {name}: expected a text file, found: {error.strerror}; correct the "
                       "path") from None
-    for bom, encoding in _OTHER_BOMS:
-        if data.startswith(bom):
-            raise Trouble(f"--doc {name}: expected UTF-8, found {encoding} (by its byte order "
-                          f"mark); convert it: iconv -f {encoding} -t UTF-8")
-    if b"\0" in data:
-        raise Trouble(f"--doc {name}: expected text, found a binary file (a zero byte at offset "
-                      f"{data.index(0)}); extract its text first")
+    chosen = encoding or next((known for bom, known in _BOMS if data.startswith(bom)), "utf-8")
     try:
-        text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+        text = data.decode(chosen).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        offset = error.start + (len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0)
-        raise Trouble(f"--doc {name}: expected UTF-8, found the byte 0x{data[offset]:02x} at "
-                      f"offset {offset}; convert it: iconv -f ITS_ENCODING -t UTF-8") from None
+        if chosen == "utf-8" and b"\0" in data:
+            raise _binary(name, data) from None
+        raise Trouble(f"--doc {name}: expected {chosen.upper()}, found the "
+                      f"byte 0x{data[error.start]:02x} at offset {error.start}; name its "
+                      "--encoding, such as latin-1, gb18030 or shift_jis") from None
+    except (LookupError, UnicodeError):
+        raise Trouble(f"--encoding {encoding}: expected the name of a text encoding, such as "
+                      "latin-1, gb18030 or utf-16, found none of that name") from None
+    if "\0" in text:
+        raise _binary(name, data)
     if not text.strip():
         raise Trouble(f"--doc {name}: expected a text, found an empty file"
                       f"{' (white space alone)' if text else ''}; name another")
     return text
+
+
+def _binary(name: str, data: bytes) -> Trouble:
+    return Trouble(f"--doc {name}: expected text, found a binary file (a zero byte at offset "
+                   f"{data.index(0)}); extract its text first, or name its --encoding")

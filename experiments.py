@@ -4,32 +4,26 @@ length   prefill (or TTFT) against input length, every prompt cold
 output   total time against output length, on one short input
 cache    one long context over several turns: appended to, and with the time put in front
 
-Each is a function that yields Samples as they are made. What differs between a cloud API and a
-llama-server is behind `Backend`: how a prompt is sent, and how its tokens are counted.
+Each is a function that yields Samples as they are made.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from dataclasses import replace
 
-from common import filler, fit_text, nonces
+from common import filler
+from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings
 from sample import Sample
-from timing import Event, Progress, measure, prompt_hash
-from verdict import verdicts
+from timing import RequestFailed
 
-USER, ASSISTANT = "user", "assistant"
 APPEND, PREPEND = "append", "prepend"
 REPEAT, COLD = "repeat", "cold"  # the positive and the negative control
 
-# Beside the head that the server puts before every prompt (a BOS token, a chat template), a cold
-# prompt may share a letter or so with an earlier one; with more the sample was not cold.
-COLD_SHARE, COLD_TOKENS = 0.01, 4
-
-FIRST_LOOK = 8
+# So many failures in a row of one kind end an experiment.
+MOST_FAILURES = 5
+VOID = "void: no earlier turn of this arm was answered, so nothing was primed"
 # The controls of a server that counts by itself: two turns show what it reuses.
 BLOCK_CONTROL_TURNS = 2
 LENGTH_OUTPUT_TOKENS = 16
@@ -39,161 +33,25 @@ OUTPUT_INPUT_WORDS = 20
 LENGTH_TASK = "\n\nName one word of this text.\nAnswer:"
 OUTPUT_TASK = "\n\nWrite the whole numbers from one upwards in English words; never stop.\n"
 CACHE_TASK = "\n\nQuestion {turn}: which word stands out?\nAnswer:"
-STAMP = "Current time: {now:%Y-%m-%dT%H:%M:%S.%fZ}\n\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a prompt; a backend without roles joins the texts as they are."""
-
-    role: str
-    text: str
-
-
-Prompt = tuple[Message, ...]
-
-
-class Backend(Protocol):
-    """What the experiments need of a server."""
-
-    head_tokens: int  # what the server puts before every prompt (BOS, chat template)
-    interleave_arms: bool  # alternate the arms turn by turn, or run them as blocks
-    counts_exactly: bool  # whether count_tokens is the server's own count
-
-    def stream(self, prompt: Prompt, output_tokens: int) -> Iterator[Event]:
-        """Send one request and yield what happens."""
-
-    def count_tokens(self, text: str) -> int:
-        """Tokens of a prompt of this one text, all that the server adds included."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The sizes of a run. `document` is the user's own text for *cache*, if there is one."""
-
-    experiments: tuple[str, ...]
-    lengths: tuple[int, ...]
-    outputs: tuple[int, ...]
-    context: int
-    turns: int
-    repeats: int
-    seed: int
-    document: str | None = None
-    until_sure: bool = False
-    max_turns: int = 0
-    max_tokens: int | None = None
-
-    @property
-    def looks(self) -> tuple[int, ...]:
-        """After which turns --until-sure looks whether the verdict is firm.
-
-        Each look has its share of the level, so that many looks together are wrong no more often
-        than one; a few, further and further apart, cost less of it than one a turn.
-        """
-        return look_turns(max(self.turns, FIRST_LOOK), self.max_turns) if self.until_sure else ()
-
-
-def look_turns(first: int, last: int) -> tuple[int, ...]:
-    """first, half as many again, and so on, and last; none less than a tenth before last."""
-    turns = []
-    while 11 * first <= 10 * last:
-        turns.append(first)
-        first = first + (first + 1) // 2
-    return (*turns, last)
-
-
-@dataclass(kw_only=True)
-class Lab:
-    """One run's backend and settings, and what makes each of its prompts unlike the others."""
-
-    backend: Backend
-    settings: Settings
-    on_request: Callable[[Sample], None] = lambda sample: None
-    on_progress: Callable[[Progress], None] | None = None
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-
-    def __post_init__(self) -> None:
-        self._nonces = nonces()
-        self._last_stamp = datetime.min.replace(tzinfo=UTC)
-        self._held: list[str] = []
-
-    def opening(self) -> str:
-        """A first line that no other prompt has, so that no cache knows its first token."""
-        return next(self._nonces) + ".\n"
-
-    def stamp(self) -> str:
-        """The time now, to the microsecond, and never the same twice."""
-        self._last_stamp = max(self.now(), self._last_stamp + timedelta(microseconds=1))
-        return STAMP.format(now=self._last_stamp)
-
-    def rng(self, purpose: str) -> random.Random:
-        """A generator of its own for each purpose, so that one experiment alone, or all three,
-        makes the same choices."""
-        return random.Random(f"{self.settings.seed}/{purpose}")
-
-    def sized(self, tokens: int, purpose: str, *, task: str = "") -> str:
-        """A cold text of `tokens` tokens that ends with `task`."""
-        opening, seed = self.opening(), f"{self.settings.seed}/{purpose}"
-        return fit_text(
-            tokens, lambda words: opening + filler(seed, words) + task, self.backend.count_tokens
-        )
-
-    def is_enough(self, samples: list[Sample]) -> bool:
-        """Whether --until-sure may end after these turns: its budget is spent, or its verdict
-        firm."""
-        if not self.settings.until_sure:
-            return False
-        budget, last = self.settings.max_tokens, samples[-1].turn
-        if budget is not None:
-            spent = sum(map(spent_tokens, samples))
-            next_turn = sum(spent_tokens(s) for s in samples if s.turn == last)
-            if spent + next_turn > budget:
-                return True
-        looks = self.settings.looks
-        return last in looks and all(
-            verdict.is_firm for verdict in verdicts(samples, looks=len(looks)))
-
-    def ask(
-        self, experiment: str, arm: str, prompt: Prompt, output_tokens: int,
-        *, turn: int = 1, repeat: int = 1, cold: bool = False,
-    ) -> tuple[Sample, str]:
-        """Send one prompt, and return its Sample and the answer.
-
-        With `cold`, a sample of which the server reused more than a common head is marked and
-        leaves every average: the server's own count is the proof.
-        """
-        text = "".join(message.text for message in prompt)
-        shared = max((common_prefix_chars(text, earlier) for earlier in self._held), default=0)
-        exact = self.backend.counts_exactly
-        blank = Sample(
-            experiment=experiment, arm=arm, turn=turn, repeat=repeat,
-            sent_at=self.now().isoformat(timespec="milliseconds"), prompt_chars=len(text),
-            prompt_hash=prompt_hash(text), asked_output_tokens=output_tokens,
-            shared_chars=shared,
-            shared_tokens=self.backend.count_tokens(text[:shared]) if exact else None,
-        )
-        self.on_request(blank)
-        events = self.backend.stream(prompt, output_tokens)
-        sample, answer = measure(events, blank, on_progress=self.on_progress)
-        if sample.error is None:
-            self._held.append(text + answer)
-        if cold and sample.cached_tokens and sample.prompt_tokens:
-            share = max(COLD_TOKENS, COLD_SHARE * sample.prompt_tokens)
-            allowed = self.backend.head_tokens + share
-            if sample.cached_tokens > allowed:
-                note = f"not_cold: {sample.cached_tokens} of {sample.prompt_tokens} tokens reused"
-                sample = replace(sample, notes=(*sample.notes, note))
-        return sample, answer
 
 
 def length(lab: Lab) -> Iterator[Sample]:
-    """One cold request a size and repeat; the sizes of each repeat in seeded random order."""
+    """One cold request a size and repeat; the sizes of each repeat in seeded random order.
+
+    A size that the server's context cannot hold is asked once.
+    """
     rng = lab.rng("length")
+    too_long: set[int] = set()
     for repeat in range(1, lab.settings.repeats + 1):
         for size in rng.sample(lab.settings.lengths, len(lab.settings.lengths)):
+            if size in too_long:
+                continue
             text = lab.sized(size, f"length/{size}/{repeat}", task=LENGTH_TASK)
-            yield lab.ask("length", str(size), (Message(USER, text),), LENGTH_OUTPUT_TOKENS,
-                          repeat=repeat, cold=True)[0]
+            sample, _ = lab.ask("length", str(size), (Message(USER, text),), LENGTH_OUTPUT_TOKENS,
+                                repeat=repeat, cold=True)
+            yield sample
+            if sample.error is not None and sample.error.kind == "context":
+                too_long.add(size)
 
 
 def output(lab: Lab) -> Iterator[Sample]:
@@ -221,6 +79,8 @@ def cache(lab: Lab) -> Iterator[Sample]:
         arm: (Message(USER, lab.opening() + document),) for arm in (APPEND, PREPEND, REPEAT)
     }
     so_far: list[Sample] = []
+    primed: set[str] = set()  # arms of which the server holds an earlier turn
+    times_away = lab.patience.times_away
     for arm, turn, repeat in schedule(settings, lab.backend.interleave_arms, lab.rng("cache")):
         if so_far and turn > so_far[-1].turn and lab.is_enough(so_far):
             return
@@ -234,11 +94,18 @@ def cache(lab: Lab) -> Iterator[Sample]:
         prompt = (Message(USER, stamp + first.text), *rest)
         sample, answer = lab.ask("cache", arm, prompt, CACHE_OUTPUT_TOKENS, turn=turn,
                                  repeat=repeat,
-                                 cold=arm == COLD or (turn == 1 and arm != PREPEND))
+                                 cold=arm == COLD or (arm not in primed and arm != PREPEND))
+        if lab.patience.times_away > times_away:
+            primed.clear()
+            times_away = lab.patience.times_away
+        if turn > 1 and arm not in primed and arm != COLD:
+            sample = replace(sample, notes=(*sample.notes, VOID))
         so_far.append(sample)
         yield sample
-        if sample.error is None and arm in (APPEND, PREPEND):
-            history[arm] = (*asked, Message(ASSISTANT, answer), Message(USER, ""))
+        if sample.error is None:
+            primed.add(arm)
+            if arm in (APPEND, PREPEND):
+                history[arm] = (*asked, Message(ASSISTANT, answer), Message(USER, ""))
 
 
 def schedule(
@@ -264,25 +131,6 @@ def schedule(
             yield arm, turn, 1
 
 
-def spent_tokens(sample: Sample) -> int:
-    """Input tokens of a request as reported; where not, four characters to a token."""
-    if sample.prompt_tokens is not None:
-        return sample.prompt_tokens
-    return sample.prompt_chars // 4
-
-
-def common_prefix_chars(a: str, b: str) -> int:
-    """How many characters two texts share from the start, by bisection over slices."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 # A new experiment is a function above and a line here.
 EXPERIMENTS: dict[str, Callable[[Lab], Iterator[Sample]]] = {
     "length": length,
@@ -292,7 +140,24 @@ EXPERIMENTS: dict[str, Callable[[Lab], Iterator[Sample]]] = {
 
 
 def run(lab: Lab) -> Iterator[Sample]:
-    """Every chosen experiment, in the order of the table."""
+    """Every chosen experiment, in the order of the table; one that fails leaves the others."""
     for name, experiment in EXPERIMENTS.items():
         if name in lab.settings.experiments:
-            yield from experiment(lab)
+            yield from _while_it_answers(name, experiment(lab), lab.on_end)
+
+
+def _while_it_answers(
+    name: str, samples: Iterator[Sample], on_end: Callable[[str], None]
+) -> Iterator[Sample]:
+    """The samples of an experiment, up to so many failures in a row of one kind."""
+    kind, in_a_row = "", 0
+    try:
+        for sample in samples:
+            yield sample
+            found = sample.error.kind if sample.error is not None else ""
+            kind, in_a_row = found, in_a_row + 1 if found == kind else 1
+            if kind and in_a_row == MOST_FAILURES:
+                on_end(f"{name} ended early: {in_a_row} failures in a row of one kind ({kind})")
+                return
+    except RequestFailed as failed:  # between samples, where a prompt is sized
+        on_end(f"{name} ended early: the server does not answer any more ({failed})")

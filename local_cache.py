@@ -20,12 +20,15 @@ if sys.version_info < (3, 11):
              "run it with a newer python3")
 
 import argparse
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import cli
 from trouble import Trouble
 
+# A long prompt on a slow machine takes hours, and a client that hangs up throws the work away.
+STALL_S = 24 * 3600
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 DEFAULTS = cli.Sizes(lengths=(1000, 2000, 4000, 8000, 17000), outputs=(50, 100, 200, 400),
@@ -42,7 +45,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--url", metavar="URL", help=f"the llama-server (default {DEFAULT_URL})")
     cli.add_server_flags(where)
-    cli.add_common_flags(parser, DEFAULTS)
+    parser.add_argument("--model", metavar="NAME", help="which model, of a server that routes")
+    parser.add_argument("--api-key-env", metavar="VAR",
+                        help="the NAME of the environment variable that holds the server's key")
+    cli.add_common_flags(parser, DEFAULTS, STALL_S)
     return cli.parse(parser, argv)
 
 
@@ -60,8 +66,12 @@ def measure(args: argparse.Namespace) -> int:
 
     import runner
     from llama_server import LlamaServer
-    from plan import describe, plan
+    from patience import Patience
+    from plan import cut_document, describe, plan
 
+    if args.model and (args.demo or args.serve):
+        raise Trouble("--model: --demo and --serve bring a model of their own; leave one out")
+    key = cli.read_key(args.api_key_env, dict(os.environ), ())
     settings = cli.settings(args, DEFAULTS, DEMO)
     out = cli.output_path(args, "local_cache")
     console = runner.Console(quiet=args.quiet)
@@ -70,21 +80,25 @@ def measure(args: argparse.Namespace) -> int:
         settings = replace(settings, until_sure=False, max_turns=0)
     embedded_context = runner.embedded_context(args, settings)
     with _server_trouble(), runner.embedded_server(args, embedded_context, console) as embedded_url:
-        server = LlamaServer(embedded_url or args.url or DEFAULT_URL, progress=console.is_live)
-        server.wait_until_ready(console.say)
+        server = LlamaServer(embedded_url or args.url or DEFAULT_URL, key=key, model=args.model,
+                             stall_s=args.stall_timeout, progress=console.is_live)
+        patience = Patience(args.max_wait, lambda text: console.say(text, always=True))
+        server.wait_until_ready(console.say, patience)
         facts = server.facts
-        if facts.slots > 1:
-            console.say(f"warning: {facts.slots} slots share the server's memory, and a turn may "
+        slots = facts.slots or 1
+        settings = cut_document(settings, server.count_tokens)
+        if slots > 1:
+            console.say(f"warning: {slots} slots share the server's memory, and a turn may "
                         "land in another one; start it with -np 1 for clean figures")
-        settings, notes = runner.fit(settings, facts.context_tokens, console, slots=facts.slots,
+        settings, notes = runner.fit(settings, facts.context_tokens, console, slots=slots,
                                   count=server.count_tokens, own_server=bool(embedded_url))
         planned = plan(settings, server.count_tokens, interleave=server.interleave_arms)
         if runner.announce(args, console, [f"server: {server.url}\n      {facts.describe()}",
                                         describe(planned, rough=False)]):
             return cli.EXIT_MEASURED
-        server.warm_up()
-        return runner.run(args, settings, out, server, console, endpoint=server.endpoint(),
-                       notes=notes)
+        server.warm_up(patience)
+        return runner.run(args, settings, out, server, console, patience,
+                          endpoint=server.endpoint(), notes=notes)
 
 
 @contextmanager

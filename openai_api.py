@@ -1,126 +1,49 @@
 """The wire adapter of an OpenAI-compatible streaming API, through the openai SDK over httpx.
 
-The SDK sends, parses and types; the two moments that count are taken below it, at the transport:
-when the request's last byte is written and when bytes come in, before they are parsed. Both are
-wrappers around httpx's byte streams; what a connection cost comes from its trace extension.
+The SDK builds, authorises and sends the request; its stream is read here byte by byte, so that a
+line that is no JSON, or an event without its blank line, costs nothing. The moments that count
+are taken at the transport (`wire_clock.py`).
 """
 
 from __future__ import annotations
 
-import json
 import re
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import httpx
 import openai
 
-from common import filler, nonces
-from experiments import ASSISTANT, USER, Message, Prompt
-from openai_stream import decode, finish_reason
-from plan import CALIBRATION_OUTPUT_TOKENS
+from failures import ADVICE, kind_of
+from foreign import hide, kept_headers, response_cache
+from lab import ASSISTANT, Prompt
+from network import Address, is_loopback, proxy_variable
+from openai_errors import ERRORS, error_text, failure
+from openai_stream import decode, error_of, finish_reason, usage_in_headers
 from providers import Provider
-from sample import Connection
-from timing import Clock, End, Event, FirstByte, RequestFailed, Sent, Usage, clock, merged
+from sse import Done, Noise, payloads
+from timing import (
+    Alive,
+    Answered,
+    Clock,
+    End,
+    Event,
+    Note,
+    RequestFailed,
+    Sent,
+    Usage,
+    clock,
+)
 from trouble import Trouble, one_line
+from wire_clock import TimedBytes, TimedRequest, Wire
 
 CONNECT_TIMEOUT_S = 15.0
-READ_TIMEOUT_S = 3600.0  # between two pieces; the first may wait for a long prefill
-DRAIN_TIMEOUT_S = 1.0
-HEAD_BYTES = 500
-TOKENS_PER_CHAR = 0.1, 1.5  # of filler, for any tokenizer from words to bytes
-# Filler's characters a token where no usage is reported: of SmolLM2's tokenizer, measured.
-FILLER_CHARS_PER_TOKEN = 2.5
+STALL_S = 3600.0
 NO_ANSWER = "(no answer)"  # many APIs refuse an empty assistant message
-
-
-class Wire:
-    """What the transport saw of one request."""
-
-    def __init__(self, now: Clock) -> None:
-        self._now = now
-        self.sent_at: float | None = None
-        self.first_byte_at: float | None = None
-        self.bytes_at: float | None = None
-        self.head = b""  # of the body, to show where it is no stream
-        self._started: dict[str, float] = {}
-        self._took: dict[str, float] = {}
-
-    def trace(self, name: str, info: Any) -> None:
-        """httpcore's trace callback: `http11.send_request_body.complete` and the like."""
-        if name.endswith(".started"):
-            self._started[name.removesuffix(".started")] = self._now()
-        elif name.endswith(".complete"):
-            step = name.removesuffix(".complete")
-            self._took[step] = self._now() - self._started.get(step, self._now())
-
-    def sends_last_byte(self) -> None:
-        """The request's last byte is about to be written."""
-        self.sent_at = self._now()
-
-    def saw_bytes(self, data: bytes) -> None:
-        """Bytes of the body are here."""
-        self.bytes_at = self._now()
-        if self.first_byte_at is None:
-            self.first_byte_at = self.bytes_at
-        self.head += data[:HEAD_BYTES - len(self.head)]
-
-    @property
-    def connection(self) -> Connection:
-        """Whether the request opened a connection, and what that cost."""
-        connect_s = self._took.get("connection.connect_tcp")
-        return Connection(new=connect_s is not None, connect_s=connect_s,
-                          tls_s=self._took.get("connection.start_tls"))
-
-
-class TimedRequest(httpx.SyncByteStream):
-    """A request's body, whose last byte goes by itself and is dated just before it is written.
-
-    Before, not after: the server may answer, on a busy machine, before this process runs again,
-    and it cannot have begun before the last byte.
-    """
-
-    def __init__(self, body: bytes, wire: Wire) -> None:
-        self._body = body
-        self._wire = wire
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield self._body[:-1]
-        self._wire.sends_last_byte()
-        yield self._body[-1:]
-
-
-class TimedBytes(httpx.SyncByteStream):
-    """A response's bytes, dated as they pass, and read to their end when closed.
-
-    The SDK closes the stream at [DONE], one step before its end; left at that, httpcore drops
-    the connection, and the next request pays for a new one.
-    """
-
-    def __init__(self, inner: httpx.SyncByteStream, wire: Wire) -> None:
-        self._inner = inner
-        self._bytes = iter(inner)
-        self._wire = wire
-
-    def __iter__(self) -> Iterator[bytes]:
-        for data in self._bytes:
-            self._wire.saw_bytes(data)
-            yield data
-
-    def close(self) -> None:
-        """Read what is left, but not from a server that holds the stream open; then close."""
-        drain = threading.Thread(target=self._drain, daemon=True)
-        drain.start()
-        drain.join(DRAIN_TIMEOUT_S)
-        self._inner.close()
-
-    def _drain(self) -> None:
-        try:
-            for _ in self._bytes:
-                pass
-        except (httpx.HTTPError, httpx.StreamError, ValueError):
-            pass  # the answer is complete; the next request opens a new connection
+ALTERNATIVES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+STREAM_OPTIONS = {"include_usage": True}
+HEAD_BYTES = 2000
+MOST_MODELS = 10
 
 
 class OpenAIEndpoint:
@@ -130,74 +53,64 @@ class OpenAIEndpoint:
     interleave_arms = True  # a provider keeps many prefixes, and drifts while one measures
 
     def __init__(
-        self, base_url: str, *, key: str | None, model: str | None, provider: Provider | None,
-        transport: httpx.BaseTransport | None = None, now: Clock = clock,
+        self, where: Address, *, key: str | None, model: str | None, provider: Provider | None,
+        stall_s: float = STALL_S, transport: httpx.BaseTransport | None = None, now: Clock = clock,
     ) -> None:
         self.head_tokens = 0
-        self._tokens_per_char = 1 / FILLER_CHARS_PER_TOKEN
+        self.tokens_per_char = 0.0  # set by the calibration
+        self.learnt: list[str] = []  # what the endpoint refused, and what is sent instead
+        self.model = model or ""
+        self._where = where
         self._key = key
-        self._provider = provider or Provider(base_url)
+        self._provider = provider or Provider(where.url)
+        self._limit = self._provider.limit_parameter
+        self._asks_usage = True
         self._now = now
         self._wire = Wire(now)
-        # Proxies of the environment are for hosts elsewhere, never for this machine.
-        url = httpx.URL(base_url)
-        self.url = str(url.copy_with(username=None, password=None, query=None))
-        self._http = httpx.Client(
-            timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
-            trust_env=not _is_loopback(url.host), follow_redirects=True, transport=transport,
-            event_hooks={"request": [self._on_request], "response": [self._on_response]},
-        )
+        try:
+            if transport is None and is_loopback(where.host):
+                # Keeps the environment's proxies out, and its certificates in.
+                transport = httpx.HTTPTransport()
+            self._http = httpx.Client(
+                timeout=httpx.Timeout(stall_s, connect=CONNECT_TIMEOUT_S),
+                transport=transport,
+                event_hooks={"request": [self._on_request], "response": [self._on_response]},
+            )
+        except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
+            variable = ("SSL_CERT_FILE or SSL_CERT_DIR" if isinstance(error, OSError)
+                        else proxy_variable(where.scheme, where.host) or "HTTPS_PROXY")
+            raise Trouble(f"expected a usable value in the variable {variable}, found: "
+                          f"{one_line(error)}; correct or unset it") from None
+        self._connect()
+
+    def _connect(self) -> None:
+        where = self._where
+        host = where.url.split("://", 1)[1]
+        user = "" if where.username is None else f"{where.username}:{where.password or ''}@"
         self._client = openai.OpenAI(
-            base_url=base_url, api_key=key or "none", max_retries=0,
+            base_url=f"{where.scheme}://{user}{host}", api_key=self._key or "none", max_retries=0,
             http_client=cast(Any, self._http),  # newer SDKs name another type, and take this one
             # Compression would gather pieces before it lets them go.
-            default_headers={"Accept-Encoding": "identity"},
+            default_headers={"Accept-Encoding": "identity"}, default_query=dict(where.query),
         )
-        self.model = model or ""
-        self.model = model or self._only_model()
+
+    @property
+    def url(self) -> str:
+        """Where requests go, as it may be shown."""
+        return self._where.url
 
     def endpoint(self) -> dict[str, Any]:
         """The endpoint's part of the record."""
         return {"url": self.url, "api": "OpenAI chat completions", "model": self.model,
                 "head_tokens": self.head_tokens,
-                "calibrated_tokens_per_char": self._tokens_per_char,
-                "sent": {"limit_parameter": self._provider.limit_parameter,
-                         "stream_options": {"include_usage": True}}}
-
-    def calibrate(self, words: tuple[int, int]) -> str | None:
-        """Two requests of so many words, not counted: to warm up, and to learn tokens a character.
-
-        Returns a note where no usage was reported. Raises Trouble where the endpoint does not
-        answer: nothing could be measured.
-        """
-        points: list[tuple[int, int]] = []
-        nonce = nonces()
-        for size in words:
-            text = f"{next(nonce)}.\n{filler(size, size)}"
-            usage = Usage()
-            try:
-                for event in self.stream((Message(USER, text),), CALIBRATION_OUTPUT_TOKENS):
-                    if isinstance(event, Usage):
-                        usage = merged(usage, event)
-            except RequestFailed as failed:
-                raise Trouble(f"{self.url}, model {self.model}: expected a streamed answer, "
-                              f"found: {failed}; {self._advice(failed)}") from None
-            if not usage.prompt_tokens:
-                return ("the endpoint reports no usage: sizes are estimated at "
-                        f"{FILLER_CHARS_PER_TOKEN} characters a token")
-            points.append((len(text), usage.prompt_tokens))
-        (short_chars, short), (long_chars, long) = points
-        per_char = (long - short) / (long_chars - short_chars)
-        if not TOKENS_PER_CHAR[0] <= per_char <= TOKENS_PER_CHAR[1]:
-            return ("the endpoint's usage does not grow with the prompt as tokens do: sizes are "
-                    f"estimated at {FILLER_CHARS_PER_TOKEN} characters a token")
-        self._tokens_per_char = per_char
-        self.head_tokens = max(0, round(short - short_chars * per_char))
-        return None
+                "calibrated_tokens_per_char": self.tokens_per_char,
+                "sent": {"limit_parameter": self._limit,
+                         "stream_options": STREAM_OPTIONS if self._asks_usage else None},
+                "learnt": self.learnt}
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a prompt of filler, by the calibration."""
-        return round(self.head_tokens + len(text) * self._tokens_per_char)
+        return round(self.head_tokens + len(text) * self.tokens_per_char)
 
     def stream(self, prompt: Prompt, output_tokens: int) -> Iterator[Event]:
         """Send the prompt as chat messages, and yield what happens."""
@@ -205,45 +118,82 @@ class OpenAIEndpoint:
             {"role": m.role, "content": m.text or NO_ANSWER if m.role == ASSISTANT else m.text}
             for m in prompt
         ]
-        reason = None
-        had_chunk = False
         try:
-            chunks = self._send(messages, output_tokens)
-            yield Sent(at_s=_known(self._wire.sent_at), connection=self._wire.connection)
-            self._refuse_other_than_a_stream(chunks.response)
-            for number, chunk in enumerate(chunks):
-                if number == 0:
-                    yield FirstByte(at_s=_known(self._wire.first_byte_at))
-                # `data: null` and the like are no chunks, and the SDK passes them on as they are.
-                data = chunk.to_dict(warnings=False) if hasattr(chunk, "to_dict") else {}
-                had_chunk = True
-                reason = finish_reason(data) or reason
-                yield from decode(data, _known(self._wire.bytes_at))
-        except (openai.OpenAIError, httpx.HTTPError, httpx.StreamError, ValueError) as error:
-            raise self._failure(error) from None
-        if reason is None:
-            message = "the stream ended without a finish_reason"
-            if not had_chunk:
-                body = self._wire.head.decode("utf-8", "replace")
-                message += f", and holds no chunk: {self._without_key(body)}"
-            raise RequestFailed("incomplete", one_line(message))
-        yield End(finish_reason=self._without_key(reason))
+            response = self._send(messages, output_tokens)
+            try:
+                yield Sent(at_s=self._wire.sent_at, connection=self._wire.connection)
+                headers = kept_headers(response.headers.items(), self._key)
+                yield Answered(headers=headers)
+                if told := response_cache(headers):
+                    yield Note(text=f"response_cache: a whole answer, kept from before ({told})")
+                counted = usage_in_headers(headers)
+                if counted != Usage():
+                    yield counted
+                self._refuse_other_than_a_stream(response)
+                yield from self._events(response)
+            finally:
+                response.close()
+        except ERRORS as error:
+            raise failure(error, httpx.URL(self.url), self._key) from None
 
-    def _send(self, messages: list[dict[str, str]], output_tokens: int) -> Any:
-        """The stream of an answer, its headers read.
+    def _events(self, response: httpx.Response) -> Iterator[Event]:
+        """The events of a stream, whose bytes are dated by the transport."""
+        reason = None
+        chunks = 0
+        head = b""
+
+        def dated() -> Iterator[tuple[float, bytes]]:
+            nonlocal head
+            try:
+                for data in response.iter_bytes():
+                    head += data[:HEAD_BYTES - len(head)]
+                    yield self._wire.bytes_at, data
+            except httpx.RemoteProtocolError:
+                if reason is None:
+                    raise
+                # The answer had come to its end; what hung up had no more to say.
+
+        for at_s, data in payloads(dated()):
+            if isinstance(data, Done):
+                break
+            if data is None:
+                yield Alive(at_s=at_s)
+            elif isinstance(data, Noise):
+                text = one_line(hide(data.text, self._key))
+                yield Note(text=f"no_json: a line of the stream is no JSON: {text}")
+            elif isinstance(data, dict):
+                if (error := error_of(data)) is not None:
+                    text = error_text(error)
+                    raise RequestFailed(kind_of(None, text), self._shown(text),
+                                        response.status_code)
+                chunks += 1
+                reason = finish_reason(data) or reason
+                yield from decode(data, at_s, self._key)
+        if reason is None:
+            if not chunks and head:
+                body = self._shown(head.decode("utf-8", "replace"))
+                raise RequestFailed("no_json", f"the stream holds no piece of an answer: {body}",
+                                    response.status_code)
+            raise RequestFailed("incomplete", "the stream ended without a finish_reason")
+        yield End(finish_reason=self._shown(reason))
+
+    def _send(self, messages: list[dict[str, str]], output_tokens: int) -> httpx.Response:
+        """An answer, its head read.
 
         Not retried, but for one case: the server had closed the kept connection before this
         request came. Nobody read the request then, and it goes out once more, on a clock of its
         own.
         """
+        optional: dict[str, Any] = {self._limit: output_tokens}
+        if self._asks_usage:
+            optional["stream_options"] = STREAM_OPTIONS
 
-        def send() -> Any:
+        def send() -> httpx.Response:
             self._wire = Wire(self._now)
-            return self._client.chat.completions.create(
-                model=self.model, messages=cast(Any, messages), stream=True,
-                stream_options={"include_usage": True},
-                extra_body={self._provider.limit_parameter: output_tokens},
+            stream = self._client.chat.completions.create(
+                model=self.model, messages=cast(Any, messages), stream=True, extra_body=optional,
             )
+            return cast(httpx.Response, stream.response)
 
         try:
             return send()
@@ -254,6 +204,37 @@ class OpenAIEndpoint:
                 raise
         return send()
 
+    def adapt(self, failed: RequestFailed) -> bool:
+        """Whether something that the endpoint may have refused is now sent otherwise.
+
+        Called between probes, never within a sample. A field is given up where the refusal names
+        it, `stream_options` also where the refusal names nothing; each at most once.
+        """
+        said = str(failed)
+        status = failed.failure.http_status
+        if failed.failure.kind in ("key", "credit", "rate_limited", "overloaded", "loading",
+                                   "context", "unknown_model", "refused"):
+            return False
+        limit = self._limit
+        if limit == self._provider.limit_parameter and re.search(rf"\b{limit}\b", said):
+            self._limit = ALTERNATIVES[limit]
+            self.learnt.append(f"{limit} was refused: {self._limit} is sent instead")
+            return True
+        names_it = "stream_options" in said or "include_usage" in said
+        if self._asks_usage and (names_it or status in (400, 422)):
+            self._asks_usage = False
+            self.learnt.append("stream_options was refused: it is not sent, so usage may be "
+                               "unknown")
+            return True
+        has_version = re.search(r"/v\d\w*$", self._where.path)
+        if failed.failure.kind in ("no_api", "http") and status in (200, 404, 405) and (
+                not has_version):
+            self._where = self._where._replace(path=self._where.path + "/v1")
+            self._connect()
+            self.learnt.append(f"the base URL had no /v1: {self.url} is used")
+            return True
+        return False
+
     def _on_request(self, request: httpx.Request) -> None:
         request.extensions["trace"] = self._wire.trace
         request.stream = TimedRequest(request.read(), self._wire)
@@ -261,98 +242,94 @@ class OpenAIEndpoint:
     def _on_response(self, response: httpx.Response) -> None:
         response.stream = TimedBytes(cast(httpx.SyncByteStream, response.stream), self._wire)
 
-    def _refuse_other_than_a_stream(self, response: Any) -> None:
+    def _refuse_other_than_a_stream(self, response: httpx.Response) -> None:
         """Raises RequestFailed for an answer in one piece, or a page, under HTTP 200."""
         content_type = response.headers.get("content-type", "")
-        if "json" in content_type or "html" in content_type:
-            body = one_line(self._without_key(response.read().decode("utf-8", "replace")))
-            kind, what = (("no_api", "an HTML page") if "html" in content_type
-                          else ("error", "an error") if '"error"' in body
-                          else ("not_streamed", "an answer in one piece"))
-            raise RequestFailed(kind, f"{what}: {body}", response.status_code)
-
-    def _failure(self, error: Exception) -> RequestFailed:
-        """Any error of the SDK or of httpx, in one line, without the key."""
-        status = error.status_code if isinstance(error, openai.APIStatusError) else None
-        if status is not None:
-            kind, message = "http", f"HTTP {status}: {_said(error)}"
-        elif isinstance(error, openai.APITimeoutError | httpx.TimeoutException):
-            kind, message = "timeout", "no answer in time"
-        elif isinstance(error, openai.APIConnectionError | httpx.HTTPError):
-            kind, message = "connection", _root_cause(error)
-        elif isinstance(error, openai.APIError):
-            kind, message = "error_in_stream", _said(error)
+        if "ndjson" in content_type or not re.search("json|html", content_type):
+            return
+        body = response.read()
+        said = body.decode("utf-8", "replace")
+        if "html" in content_type:
+            kind, what = "no_api", "an HTML page"
+        elif (error := _error_in(body)) is not None:
+            said = error_text(error)
+            kind, what = kind_of(None, said), "an error"
         else:
-            kind, message = "no_json", f"the stream holds something that is no JSON: {error}"
-        return RequestFailed(kind, one_line(self._without_key(message)), status)
+            kind, what = "not_streamed", "an answer in one piece"
+        raise RequestFailed(kind, f"{what}: {self._shown(said)}", response.status_code)
 
-    def _without_key(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
+    def _shown(self, text: str) -> str:
+        return one_line(hide(text, self._key))
 
-    def _advice(self, failed: RequestFailed) -> str:
-        """What to do about a first request that failed."""
-        kind, status = failed.failure.kind, failed.failure.http_status
-        works = " and ".join(self._provider.streaming_models)
-        if status in (401, 403):
+    def trouble(self, failed: RequestFailed) -> Trouble:
+        """A first request that failed, with what to do about it."""
+        kind = failed.failure.kind
+        advice = ADVICE[kind]
+        streaming = " and ".join(self._provider.streaming_models)
+        if kind == "key":
             variable = self._provider.key_variable
-            return (f"check the key in {variable}" if variable else
-                    "name the variable that holds its key with --api-key-env")
-        refused = kind == "http" and status != 429 and (
-            self.model.startswith(self._provider.not_streaming)
-            or re.search(r"\bstream(ing|ed)?\b", str(failed), re.IGNORECASE))
-        if kind == "not_streamed" or refused:
-            return (f"the model {self.model} does not stream here, and without a stream there is "
-                    f"no TTFT; choose one that does{f': {works}' if works else ''} (--model)")
-        if kind == "connection":
-            return "check that the server runs and the base URL is right, or try --demo"
-        return ("check the model (--model) and the base URL"
-                + (f"; the models that stream here: {works}" if works and status == 404 else ""))
+            advice = (f"check the key in {variable}" if variable else
+                      "name the variable that holds its key with --api-key-env")
+        elif kind in ("http", "error_in_answer", "not_streamed", "unknown_model") and (
+                kind == "not_streamed" or self.model.startswith(self._provider.not_streaming)):
+            kind = "not_streamed"
+            advice = (f"the model {self.model} does not stream here, and without a stream there is "
+                      "no TTFT; choose one that does"
+                      f"{f': {streaming}' if streaming else ''} (--model)")
+        elif kind == "unknown_model" or (kind == "http" and failed.failure.http_status == 404):
+            advice = f"check --model and the base URL; {self._models_there()}"
+        elif kind == "refused":
+            advice += ", or try --demo"
+        return Trouble(f"{self.url}, model {self.model or 'not chosen'}: expected a streamed "
+                       f"answer, found: {failed}; {advice or 'check the model and the base URL'}")
 
-    def _only_model(self) -> str:
-        """The one model that the endpoint lists; Trouble where there are several, or no list."""
+    def _models_there(self) -> str:
+        """What /models lists, for a sentence."""
+        if self._provider.streaming_models:
+            return "the models that stream here: " + " and ".join(self._provider.streaming_models)
         try:
-            names = [str(model.id) for model in self._client.models.list()]
-        except (AttributeError, TypeError):  # what the SDK makes of a page or a bare list
-            raise Trouble(f"expected an OpenAI-compatible API at {self.url}, found one that lists "
-                          "no models; check the base URL, or name the model with --model"
-                          ) from None
-        except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
-            failed = self._failure(error)
+            names = self._list_models()
+        except RequestFailed:
+            return "no list of models is to be had there"
+        return f"the models there: {_some(names)}"
+
+    def choose_model(self) -> None:
+        """Take the one model that the endpoint lists. Raises Trouble where there are several, or
+        no list."""
+        if self.model:
+            return
+        try:
+            names = self._list_models()
+        except RequestFailed as failed:
+            if self.adapt(failed):
+                self.choose_model()
+                return
+            kind = failed.failure.kind
+            other = "try --demo" if kind == "refused" else "name the model with --model"
             raise Trouble(f"expected an OpenAI-compatible API at {self.url}, found: {failed}; "
-                          f"{self._advice(failed)}, or name the model with --model") from None
-        if len(names) == 1:
-            return names[0]
-        shown = self._without_key(", ".join(names[:10])) + (" ..." if len(names) > 10 else "")
-        raise Trouble(f"--model: expected a model's name, found none; {self.url} lists "
-                      f"{len(names)}: {shown or 'no model'}")
+                          f"{ADVICE[kind] or 'check the base URL'}, or {other}") from None
+        if len(names) != 1:
+            raise Trouble(f"--model: expected a model's name, found none; {self.url} lists "
+                          f"{len(names)}: {_some(names)}")
+        self.model = names[0]
+
+    def _list_models(self) -> Sequence[str]:
+        try:
+            return [self._shown(str(model.id)) for model in self._client.models.list()]
+        except (AttributeError, TypeError):  # what the SDK makes of a page or a bare list
+            raise RequestFailed("no_api", "an API that lists no models", 200) from None
+        except ERRORS as error:
+            raise failure(error, httpx.URL(self.url), self._key) from None
 
 
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
+def _error_in(body: bytes) -> Any:
+    """The error that a body in one piece holds, or None."""
+    for _, data in payloads([(0.0, b"data:" + body.replace(b"\r", b" ").replace(b"\n", b" "))]):
+        if isinstance(data, dict):
+            return error_of(data)
+    return None
 
 
-def _known(moment: float | None) -> float:
-    """A moment that the transport must have seen by now."""
-    if moment is None:
-        raise RequestFailed("no_clock", "the transport saw no bytes of this request")
-    return moment
-
-
-def _said(error: Exception) -> str:
-    """What the server says in an error's body, rather than the SDK's rendering of it."""
-    body = getattr(error, "body", None)
-    if isinstance(body, str) and body:
-        return body
-    if isinstance(body, dict):
-        inner = body.get("error", body)
-        text = inner.get("message") if isinstance(inner, dict) else inner
-        return str(text or json.dumps(body))
-    response = getattr(error, "response", None)
-    return str(getattr(response, "text", "") or error)
-
-
-def _root_cause(error: BaseException) -> str:
-    """The innermost cause: a certificate or a refused port, not "Connection error."."""
-    while (inner := error.__cause__ or error.__context__) is not None:
-        error = inner
-    return str(error) or type(error).__name__
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_MODELS]) + (" ..." if len(names) > MOST_MODELS else "") or (
+        "no model")

@@ -1,7 +1,7 @@
 """The decoder of OpenAI-style stream chunks: from a chunk's fields to events, with no I/O in it.
 
 Providers agree on the outline and differ in the details: a first chunk with a role and no text,
-chunks with no choices, thinking under two names, usage in three places under several spellings.
+chunks with no choices, thinking under two names, usage in five places under many spellings.
 """
 
 from __future__ import annotations
@@ -9,29 +9,61 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from foreign import plain_json
 from sample import REASONING, TEXT, TOOL
 from timing import Event, Piece, Usage
 
+# Where a chunk may hold usage, beside its choice: OpenAI and most; Groq; a Gemini passed through;
+# an Anthropic stream passed through, whose counts of the prompt lie in `message`.
+USAGE_AT = (("usage",), ("x_groq", "usage"), ("usageMetadata",), ("message", "usage"))
 
-def decode(chunk: Mapping[str, Any], at_s: float) -> Iterator[Event]:
+CACHED = (  # of the prompt, all of them within its count but for Anthropic's own
+    ("prompt_tokens_details", "cached_tokens"),  # OpenAI, vLLM, SGLang, llama-server, most others
+    ("input_tokens_details", "cached_tokens"),  # OpenAI Responses
+    ("prompt_cache_hit_tokens",),  # DeepSeek
+    ("cached_tokens",),  # Moonshot
+    ("num_cached_tokens",),  # Mistral, Together
+    ("cache_read_input_tokens",),  # Anthropic, Bedrock's gateways, LiteLLM
+    ("prompt_tokens_details", "cache_read_input_tokens"),
+    ("cacheReadInputTokens",),  # Bedrock Converse
+    ("cachedContentTokenCount",),  # Gemini
+)
+PROMPT = (("prompt_tokens",), ("input_tokens",), ("inputTokens",), ("promptTokenCount",))
+OUTPUT = (("completion_tokens",), ("output_tokens",), ("outputTokens",), ("candidatesTokenCount",))
+TOTAL = (("total_tokens",), ("totalTokens",), ("totalTokenCount",))
+THOUGHT = (("completion_tokens_details", "reasoning_tokens"),
+           ("output_tokens_details", "reasoning_tokens"), ("reasoning_tokens",),
+           ("thoughtsTokenCount",))
+# Anthropic counts what it wrote to its cache apart from the rest of the prompt.
+WRITTEN = (("cache_creation_input_tokens",), ("cacheWriteInputTokens",))
+# Where the body says nothing of the prompt: Fireworks.
+CACHED_HEADER, PROMPT_HEADER = "fireworks-cached-prompt-tokens", "fireworks-prompt-tokens"
+
+
+def decode(chunk: Mapping[str, Any], at_s: float, key: str | None = None) -> Iterator[Event]:
     """The events in one chunk whose bytes came at `at_s`; often none.
 
     Usage is read first, wherever it lies, and before the choices are looked at, which may be
-    empty or null. The end of the stream is no business of a chunk: see `finish_reason`.
+    empty or null. The end of the stream is no business of a chunk: see `finish_reason`. `key` is
+    kept out of what is kept.
     """
     choice = _first_choice(chunk)
-    usage = chunk.get("usage") or choice.get("usage")
-    if isinstance(usage, Mapping):
-        yield read_usage(usage)
+    usage = next((found for path in USAGE_AT if (found := _mapping(_at(chunk, path)))),
+                 _mapping(choice.get("usage")))
+    timings = _mapping(chunk.get("timings"))
+    if usage or timings:
+        yield read_usage(usage, timings, key)
     delta = choice.get("delta")
     if not isinstance(delta, Mapping):
         return
     thinking = delta.get("reasoning_content") or delta.get("reasoning")
-    for kind, content in ((REASONING, thinking), (TEXT, delta.get("content"))):
-        for found, text in _texts(content, kind):
-            yield Piece(at_s=at_s, kind=found, text=text)
+    for kind, content in ((REASONING, thinking), (TEXT, delta.get("content")),
+                          (TEXT, delta.get("refusal"))):
+        for sort, text in _texts(content, kind):
+            yield Piece(at_s=at_s, kind=sort, text=text)
     calls = delta.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
+    for call in (*(calls if isinstance(calls, list) else ()),
+                 {"function": delta.get("function_call")}):
         function = _mapping(_mapping(call).get("function"))
         parts = (function.get("name"), function.get("arguments"))
         text = "".join(part for part in parts if isinstance(part, str))
@@ -45,26 +77,66 @@ def finish_reason(chunk: Mapping[str, Any]) -> str | None:
     return str(reason) if reason else None
 
 
-def read_usage(usage: Mapping[str, Any]) -> Usage:
+def error_of(chunk: Mapping[str, Any]) -> Any:
+    """The error that a chunk holds instead of a piece, in any of the shapes there are, or None."""
+    error = chunk.get("error") or _first_choice(chunk).get("error")
+    if error is None and chunk.get("object") == "error":
+        error = chunk
+    says = chunk.get("message") or chunk.get("detail")
+    if error is None and isinstance(says, str | list) and not {"choices", "usage"} & chunk.keys():
+        error = chunk
+    return error or None
+
+
+def read_usage(usage: Mapping[str, Any], timings: Mapping[str, Any] | None = None,
+               key: str | None = None) -> Usage:
     """Counts under any of the known spellings; None where none is there, 0 only where reported.
 
-    Cached tokens: OpenAI and most others nest them in prompt_tokens_details, DeepSeek has
-    prompt_cache_hit_tokens, Moonshot a top-level cached_tokens. The first that is not null is
-    taken; two spellings of one count are never added.
+    The first spelling that is a count is taken; two spellings of one count are never added.
+    `timings` is what a llama-server puts beside usage; its cache_n speaks where usage is silent.
     """
-    prompt_details = _mapping(usage.get("prompt_tokens_details"))
-    output_details = _mapping(usage.get("completion_tokens_details"))
-    prompt, total = _count(usage.get("prompt_tokens")), _count(usage.get("total_tokens"))
-    output = _count(usage.get("completion_tokens"))
-    thought = _count(output_details.get("reasoning_tokens"), usage.get("reasoning_tokens"))
+    timings = timings or {}
+    prompt, total = _first(usage, PROMPT), _first(usage, TOTAL)
+    cached, output = _first(usage, CACHED), _first(usage, OUTPUT)
+    thought, written = _first(usage, THOUGHT), _first(usage, WRITTEN)
     if output is not None and thought and total == (prompt or 0) + output + thought:
-        output += thought  # xAI counts thinking beside completion_tokens, all others within
-    return Usage(
-        prompt_tokens=prompt,
-        cached_tokens=_count(prompt_details.get("cached_tokens"),
-                             usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens")),
-        output_tokens=output, reasoning_tokens=thought,
-    )
+        output += thought  # xAI and Gemini count thinking beside the output, all others within
+    if prompt is not None and _is_apart(usage, prompt, output or 0, total, cached, written):
+        prompt += (cached or 0) + (written or 0)
+    if cached is None:
+        cached = _count(timings.get("cache_n"))
+    if prompt is None and cached is not None and (new := _count(timings.get("prompt_n"))):
+        prompt = cached + new
+    return Usage(prompt_tokens=prompt, cached_tokens=cached, output_tokens=output,
+                 reasoning_tokens=thought,
+                 raw=plain_json(dict(usage) | ({"timings": timings} if timings else {}), key))
+
+
+def usage_in_headers(headers: Mapping[str, str]) -> Usage:
+    """Counts that a provider gives in the head of its answer; names in lower case."""
+    def count(name: str) -> int | None:
+        text = headers.get(name, "").strip()
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+    return Usage(prompt_tokens=count(PROMPT_HEADER), cached_tokens=count(CACHED_HEADER))
+
+
+def _is_apart(usage: Mapping[str, Any], prompt: int, output: int, total: int | None,
+              cached: int | None, written: int | None) -> bool:
+    """Whether the prompt's count leaves out what was read from and written to the cache.
+
+    Anthropic's own input_tokens does. A gateway may pass that on as prompt_tokens, which only
+    arithmetic can tell: more is cached than there is, or the total holds all three.
+    """
+    apart = (cached or 0) + (written or 0)
+    if not apart:
+        return False
+    if total is None and "prompt_tokens" not in usage and (
+            written is not None or "cache_read_input_tokens" in usage):
+        return True
+    if total is not None:
+        return total == prompt + apart + output and total != prompt + output
+    return written is not None and (cached or 0) > prompt
 
 
 def _texts(content: Any, kind: str) -> Iterator[tuple[str, str]]:
@@ -79,12 +151,25 @@ def _texts(content: Any, kind: str) -> Iterator[tuple[str, str]]:
             yield from _texts(part.get("text"), kind)
 
 
-def _count(*candidates: Any) -> int | None:
-    """The first that is a count of tokens."""
-    for value in candidates:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+def _first(usage: Mapping[str, Any], spellings: tuple[tuple[str, ...], ...]) -> int | None:
+    """The first of several spellings under which there is a count of tokens."""
+    for path in spellings:
+        if (value := _count(_at(usage, path))) is not None:
             return value
     return None
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        value = _mapping(value).get(name)
+    return value
+
+
+def _count(value: Any) -> int | None:
+    """A count of tokens, or None where the server sent something else; 12.0 is 12."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

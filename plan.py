@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from common import nonces
+from common import cut_text, nonces
 from experiments import (
     APPEND,
     CACHE_OUTPUT_TOKENS,
@@ -17,10 +17,9 @@ from experiments import (
     OUTPUT_INPUT_WORDS,
     OUTPUT_TASK,
     PREPEND,
-    STAMP,
-    Settings,
     schedule,
 )
+from lab import STAMP, Settings
 
 # Bytes rather than characters: four of them are about a token of English as well as of Chinese.
 BYTES_PER_TOKEN = 4
@@ -35,6 +34,7 @@ CALIBRATION_WORDS = 20, 100, 1000  # the first; the second at least, and at most
 CALIBRATION_OUTPUT_TOKENS = 8
 FILLER_TOKENS_PER_WORD = 3
 FILLER_BYTES_PER_WORD = 7
+DOCUMENT_SAMPLE_CHARS = 4000  # of the user's document, where it is counted by a piece of it
 
 
 def estimate_tokens(text: str) -> int:
@@ -61,7 +61,7 @@ def plan(
     """
     turn = count(CACHE_TASK) + CACHE_OUTPUT_TOKENS
     repeats = settings.repeats
-    context = settings.context if settings.document is None else count(settings.document)
+    context = document_size(settings, count)
     short = count(OUTPUT_TASK) + FILLER_TOKENS_PER_WORD * OUTPUT_INPUT_WORDS
     asked = list(schedule(settings, interleave, random.Random(0)))
     # The history of the two conversations grows by a question and an answer a turn.
@@ -84,29 +84,53 @@ def calibration_words(settings: Settings) -> tuple[int, int]:
     """The sizes of the two requests that come first where a server cannot count, in words."""
     first, least, most = CALIBRATION_WORDS
     asked = {"length": max(settings.lengths), "output": 0,
-             "cache": estimate_tokens(settings.document) if settings.document else settings.context}
+             "cache": document_size(settings, estimate_tokens)}
     largest = max(asked[name] for name in settings.experiments)
     share = round(CALIBRATION_SHARE * largest)
     return first, min(max(share, least), most)
 
 
 def calibration(settings: Settings) -> Planned:
-    """Those two requests."""
+    """Those two requests, and one of a piece of the document."""
     words = calibration_words(settings)
-    return Planned(experiment="calibration", requests=len(words),
-                   input_tokens=FILLER_TOKENS_PER_WORD * sum(words),
-                   output_tokens=len(words) * CALIBRATION_OUTPUT_TOKENS)
+    sample = (settings.document or "")[:DOCUMENT_SAMPLE_CHARS]
+    requests = len(words) + bool(sample)
+    return Planned(experiment="calibration", requests=requests,
+                   input_tokens=FILLER_TOKENS_PER_WORD * sum(words)
+                   + (estimate_tokens(sample) if sample else 0),
+                   output_tokens=requests * CALIBRATION_OUTPUT_TOKENS)
+
+
+def document_size(settings: Settings, count: Callable[[str], int]) -> int:
+    """Tokens of the document of *cache*: the filler's, the user's, or what is to be left of it."""
+    if settings.document is None:
+        return settings.context
+    if settings.document_tokens is None:
+        return count(settings.document)
+    # A token has a byte at least: a text of fewer bytes need not be cut, and is not counted here.
+    return min(settings.document_tokens, len(settings.document.encode("utf-8", "replace")))
+
+
+def cut_document(settings: Settings, count: Callable[[str], int]) -> Settings:
+    """The settings with the document cut to its first `document_tokens`, by the server's count."""
+    if settings.document is None or settings.document_tokens is None:
+        return settings
+    cut = cut_text(settings.document, settings.document_tokens, count)
+    return replace(settings, document=cut, document_tokens=None)
 
 
 def fit_context(
-    settings: Settings, context_tokens: int, slots: int, count: Callable[[str], int],
+    settings: Settings, context_tokens: int | None, slots: int, count: Callable[[str], int],
     *, can_restart: bool = True,
 ) -> tuple[Settings, list[str]]:
     """The settings without what `context_tokens` (of one slot) cannot hold, and a line for each.
 
     `can_restart`: the server is the user's, who can give it a larger -c.
-    An experiment of which nothing is left goes too; if none is left, `experiments` is empty.
+    An experiment of which nothing is left goes too; if none is left, `experiments` is empty. Of
+    a server that does not say its context (None), all is tried.
     """
+    if context_tokens is None:
+        return settings, []
     lines: list[str] = []
     opening = count(next(nonces())) + 2
 
@@ -129,7 +153,7 @@ def fit_context(
             f"output {n:,}", n + short + opening, "give other --outputs"))
     if "cache" in chosen:
         own = settings.document is not None
-        context = count(settings.document) if settings.document else with_miss(settings.context)
+        context = document_size(settings, count) if own else with_miss(settings.context)
         turn = count(CACHE_TASK) + CACHE_OUTPUT_TOKENS
         turns = max(settings.turns, settings.max_turns)
         frame = count(STAMP.format(now=datetime.now(UTC))) + opening + turn * turns
@@ -152,6 +176,8 @@ def context_needed(settings: Settings) -> int:
     turn = len(CACHE_TASK) + CACHE_OUTPUT_TOKENS
     document = settings.document
     context = with_miss(settings.context) if document is None else len(document.encode())
+    if settings.document_tokens is not None:
+        context = min(context, settings.document_tokens)
     sizes = {
         "length": with_miss(max(settings.lengths)) + LENGTH_OUTPUT_TOKENS,
         "output": max(settings.outputs) + len(OUTPUT_TASK),

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import os
 import platform
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -21,16 +22,17 @@ from typing import Any
 import experiments
 from cli import EXIT_INTERRUPTED, EXIT_MEASURED, EXIT_NO_SAMPLE, emit, on_stop_signals
 from embedded import DEMO_CONTEXT_TOKENS, command, demo_model, serve
-from experiments import Backend, Settings
+from failures import ADVICE
+from lab import Backend, Lab, Settings
+from patience import Patience
 from plan import context_needed, estimate_tokens, fit_context
 from record import Journal, RecordError, Run, to_text
 from sample import Sample
 from tables import render
-from timing import Progress, RequestFailed
+from timing import Progress
 from trouble import Trouble
 from verdict import IMPOSSIBLE
 
-LINE_COLUMNS = 79
 BUSY_SHARE = 0.75
 
 
@@ -61,7 +63,7 @@ def embedded_server(
 
 
 def fit(
-    wanted: Settings, context_tokens: int, console: Console, *, slots: int = 1,
+    wanted: Settings, context_tokens: int | None, console: Console, *, slots: int = 1,
     count: Callable[[str], int] | None = None, own_server: bool = True,
 ) -> tuple[Settings, list[str]]:
     """The settings cut to the context, and a line, also said, for each size that was left out.
@@ -96,6 +98,7 @@ class Console:
         self.is_live = sys.stderr.isatty() and not quiet
         self._live = ""
         self._label = ""
+        self._advised: set[str] = set()
 
     def say(self, text: str, *, always: bool = False) -> None:
         """One line; `always` even under --quiet."""
@@ -117,15 +120,25 @@ class Console:
         self._draw(f"{self._label}: " + ("writing" if done else f"prefill "
                    f"{progress.processed_tokens:,} / {progress.total_tokens:,} tokens"))
 
+    def failed(self, sample: Sample) -> None:
+        """Why a request failed, and at the first of its kind what to do."""
+        assert sample.error is not None
+        kind = sample.error.kind
+        advice = "" if kind in self._advised else ADVICE.get(kind, "")
+        self._advised.add(kind)
+        self.say(f"{sample.experiment} {sample.arm} turn {sample.turn} failed: "
+                 f"{sample.error.message}" + (f"; {advice}" if advice else ""), always=True)
+
     def done(self) -> None:
         """Wipe the live line."""
         self._draw("")
 
     def _draw(self, text: str) -> None:
         if self.is_live and text != self._live:
-            text = text[:LINE_COLUMNS]
+            columns = shutil.get_terminal_size().columns - 1
+            text = text[:columns]
             # Two more columns, for the ^C that a terminal writes behind the line.
-            width = min(len(self._live) + 2, LINE_COLUMNS)
+            width = min(len(self._live) + 2, columns)
             with contextlib.suppress(OSError):
                 sys.stderr.write("\r" + text.ljust(width) + ("" if text else "\r"))
                 sys.stderr.flush()
@@ -133,8 +146,8 @@ class Console:
 
 
 def run(
-    args: argparse.Namespace, wanted: Settings, out: Path, backend: Backend, console: Console, *,
-    endpoint: dict[str, Any], notes: list[str],
+    args: argparse.Namespace, wanted: Settings, out: Path, backend: Backend, console: Console,
+    patience: Patience, *, endpoint: dict[str, Any], notes: list[str],
 ) -> int:
     """Run the experiments, keep every sample as it comes, print, and return the exit status."""
     record = _blank_run(args, wanted, endpoint, notes)
@@ -142,23 +155,30 @@ def run(
         journal = Journal(out, record)
     except RecordError as error:
         raise Trouble(str(error)) from None
-    lab = experiments.Lab(backend=backend, settings=wanted, on_request=console.request,
-                          on_progress=console.progress if console.is_live else None)
+    ended: list[str] = []
+
+    def on_end(text: str) -> None:
+        ended.append(text)
+        record.notes.append(text)
+        console.say(text, always=True)
+
+    lab = Lab(backend=backend, settings=wanted, patience=patience, stall_s=args.stall_timeout,
+              on_request=console.request, on_end=on_end,
+              on_progress=console.progress if console.is_live else None)
     status = EXIT_NO_SAMPLE
     complete = False
     try:
         for sample in experiments.run(lab):
             journal.add(sample)
             if sample.error is not None:
-                console.say(f"{sample.experiment} {sample.arm} turn {sample.turn} failed: "
-                            f"{sample.error.message}", always=True)
+                console.failed(sample)
+            elif not sample.counts:
+                console.say(f"{sample.experiment} {sample.arm} turn {sample.turn} left out: "
+                            f"{sample.notes[-1]}")
         complete = True
-        status = EXIT_MEASURED if _is_answered(record) else EXIT_NO_SAMPLE
+        status = EXIT_MEASURED if _is_answered(record) and not ended else EXIT_NO_SAMPLE
     except KeyboardInterrupt:
         status = EXIT_INTERRUPTED
-    except RequestFailed as failed:
-        # Between samples, where a prompt is sized: the server went away.
-        console.say(f"stopped: the server does not answer any more ({failed})", always=True)
     finally:
         console.done()
         path = _finish(journal, console, complete=complete)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 # Notes that keep a sample out of every average begin so.
-LEFT_OUT = ("not_cold", "truncated")
+LEFT_OUT = ("not_cold", "truncated", "void", "response_cache")
 
 BURST_PIECES, BURST_SHARE = 8, 5
 
@@ -45,11 +45,12 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a request failed: a short kind for programs, one line for people."""
+    """Why a request failed: a short kind for programs (see failures.py), one line for people."""
 
     kind: str
     message: str
     http_status: int | None = None
+    retry_after_s: float | None = None  # what the answer asked to wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +59,9 @@ class Sample:
 
     arrivals_s: seconds from the moment the request's last byte was written to the arrival of
     each non-empty piece; arrival_kinds: "text", "reasoning" or "tool", one for each arrival;
-    shared_chars: the longest beginning that this prompt shares with an earlier one of the run and
-    its answer, shared_tokens the same by the server's tokenizer.
+    usage_raw: the object that the counts were read from; response_headers: those that tell of
+    caches; shared_chars: the longest beginning that this prompt shares with an earlier one of the
+    run and its answer, shared_tokens the same by the server's tokenizer.
     """
 
     experiment: str
@@ -83,6 +85,8 @@ class Sample:
     finish_reason: str | None = None
     server: ServerTimings | None = None
     connection: Connection | None = None
+    usage_raw: dict[str, Any] | None = None
+    response_headers: dict[str, str] | None = None
     error: Failure | None = None
     notes: tuple[str, ...] = ()
 

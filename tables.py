@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from common import Line, ratio, spread
-from experiments import spent_tokens
+from lab import spent_tokens
 from record import Run
 from sample import Sample
 from summary import (

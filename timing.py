@@ -8,9 +8,11 @@ turns those moments into seconds since the request was sent. Tests hand it event
 from __future__ import annotations
 
 import hashlib
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from sample import TEXT, Connection, Failure, Sample, ServerTimings
 
@@ -29,8 +31,15 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstByte:
-    """The first byte of the answer came, whatever it holds."""
+class Answered:
+    """The answer's head came; `headers` are those of it that are worth keeping."""
+
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """Bytes of the answer came, whatever they hold."""
 
     at_s: float
 
@@ -39,6 +48,7 @@ class FirstByte:
 class Progress:
     """The server says how far prefill has come."""
 
+    at_s: float
     processed_tokens: int
     total_tokens: int
 
@@ -57,13 +67,14 @@ class Piece:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Counts as reported; None is not reported. A later count replaces an earlier one; a later
-    silence, or a usage that is all zero, does not."""
+    silence, or a usage that is all zero, does not. `raw` is the object they were read from."""
 
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
     server: ServerTimings | None = None
+    raw: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +91,23 @@ class Note:
     text: str
 
 
-Event = Sent | FirstByte | Progress | Piece | Usage | End | Note
+Event = Sent | Answered | Alive | Progress | Piece | Usage | End | Note
 
 
 class RequestFailed(Exception):
     """Raised by an adapter in mid-stream or before; becomes the error of the Sample."""
 
-    def __init__(self, kind: str, message: str, http_status: int | None = None) -> None:
+    def __init__(self, kind: str, message: str, http_status: int | None = None, *,
+                 retry_after_s: float | None = None) -> None:
         super().__init__(message)
-        self.failure = Failure(kind=kind, message=message, http_status=http_status)
+        self.failure = Failure(kind=kind, message=message, http_status=http_status,
+                               retry_after_s=retry_after_s)
+
+    @classmethod
+    def again(cls, failure: Failure) -> RequestFailed:
+        """A failure, as an exception again."""
+        return cls(failure.kind, failure.message, failure.http_status,
+                   retry_after_s=failure.retry_after_s)
 
 
 def prompt_hash(text: str) -> str:
@@ -104,10 +123,80 @@ def merged(before: Usage, after: Usage) -> Usage:
     return replace(before, **told)
 
 
+class _Seen:
+    """What the events of one request have said so far."""
+
+    def __init__(self, stall_s: float, on_progress: Callable[[Progress], None] | None) -> None:
+        self._stall_s = stall_s
+        self._on_progress = on_progress
+        self._moved_at = 0.0
+        self._texts: list[str] = []
+        self.sent: Sent | None = None
+        self.headers: Mapping[str, str] | None = None
+        self.first_byte_at: float | None = None
+        self.pieces: list[Piece] = []
+        self.usage = Usage()
+        self.end: End | None = None
+        self.notes: list[str] = []
+
+    def take(self, event: Event) -> None:
+        """Note one event. Raises RequestFailed where nothing has come for too long."""
+        match event:
+            case Sent():
+                self.sent, self._moved_at = event, event.at_s
+            case Answered():
+                self.headers = event.headers
+            case Alive():
+                if self.first_byte_at is None:
+                    self.first_byte_at = event.at_s
+                if event.at_s - self._moved_at > self._stall_s:
+                    raise RequestFailed("stalled", "the server keeps the stream open, and sent no "
+                                        f"piece of the answer for {self._stall_s:g} s")
+            case Progress():
+                self._moved_at = event.at_s
+                if self._on_progress is not None:
+                    self._on_progress(event)
+            case Piece():
+                if event.text:
+                    self._moved_at = event.at_s
+                    self.pieces.append(event)
+            case Usage():
+                self.usage = merged(self.usage, event)
+            case End():
+                self.end = event
+            case Note():
+                self.notes.append(event.text)
+
+    @property
+    def answer(self) -> str:
+        """The visible text. A surrogate pair that came in two pieces is joined; half a one, which
+        no request could carry, is replaced."""
+        text = "".join(piece.text for piece in self.pieces if piece.kind == TEXT)
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why this is no answer, if it is none."""
+        if self.end is None:
+            return Failure(kind="incomplete", message="the stream stopped before its end")
+        if not self.pieces and not (self.usage.output_tokens and self.usage.server):
+            # A llama-server may write tokens that have no text; elsewhere nothing came to be timed.
+            return Failure(kind="empty", message="the answer has no text in it")
+        return None
+
+    def since_sent(self, at_s: float | None) -> float | None:
+        """Seconds from sending to a moment."""
+        if at_s is None:
+            return None
+        assert self.sent is not None, "an adapter yields Sent before anything that came back"
+        return round(at_s - self.sent.at_s, CLOCK_DIGITS)
+
+
 def measure(
     events: Iterable[Event],
     blank: Sample,
     *,
+    stall_s: float = math.inf,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> tuple[Sample, str]:
     """The Sample of one request, and its visible answer.
@@ -115,69 +204,36 @@ def measure(
     `blank` carries what was asked (experiment, arm, turn, …); the events fill in the rest. An
     empty piece is no arrival: a chunk with only a role starts no clock. A stream that ends
     without End, with no piece and no counted token, or in a RequestFailed becomes a Sample with
-    an error that keeps the arrivals so far.
+    an error that keeps the arrivals so far; so does one that is alive and yet brings nothing for
+    `stall_s` seconds.
     """
-    sent_at = first_byte_s = None
-    arrivals: list[float] = []
-    kinds: list[str] = []
-    answer: list[str] = []
-    notes = list(blank.notes)
-    first_piece_tokens = None
-    connection = None
-    usage = Usage()
-    end: End | None = None
-    error: Failure | None = None
+    seen = _Seen(stall_s, on_progress)
+    failed: Failure | None = None
     try:
         for event in events:
-            match event:
-                case Sent():
-                    sent_at, connection = event.at_s, event.connection
-                case FirstByte():
-                    first_byte_s = event.at_s
-                case Progress():
-                    if on_progress is not None:
-                        on_progress(event)
-                case Piece():
-                    if not event.text:
-                        continue
-                    if not arrivals:
-                        first_piece_tokens = event.tokens_so_far
-                    arrivals.append(event.at_s)
-                    kinds.append(event.kind)
-                    if event.kind == TEXT:
-                        answer.append(event.text)
-                case Usage():
-                    usage = merged(usage, event)
-                case End():
-                    end = event
-                case Note():
-                    notes.append(event.text)
-    except RequestFailed as failed:
-        error = failed.failure
-    if error is None and end is None:
-        error = Failure(kind="incomplete", message="the stream stopped before its end")
-    if error is None and not arrivals and not (usage.output_tokens and usage.server):
-        # A llama-server may write tokens that have no text; elsewhere nothing came to be timed.
-        error = Failure(kind="empty", message="the answer has no text in it")
-
-    def since_sent(at_s: float) -> float:
-        assert sent_at is not None, "an adapter yields Sent before anything that came back"
-        return round(at_s - sent_at, CLOCK_DIGITS)
-
+            seen.take(event)
+    except RequestFailed as error:
+        failed = error.failure
+    finally:
+        if isinstance(events, Generator):
+            events.close()  # and with it the connection
+    usage = seen.usage
     sample = replace(
         blank,
-        arrivals_s=tuple(map(since_sent, arrivals)),
-        arrival_kinds=tuple(kinds),
-        first_piece_tokens=first_piece_tokens,
-        first_byte_s=None if first_byte_s is None else since_sent(first_byte_s),
+        arrivals_s=tuple(seen.since_sent(piece.at_s) or 0.0 for piece in seen.pieces),
+        arrival_kinds=tuple(piece.kind for piece in seen.pieces),
+        first_piece_tokens=seen.pieces[0].tokens_so_far if seen.pieces else None,
+        first_byte_s=seen.since_sent(seen.first_byte_at),
         prompt_tokens=usage.prompt_tokens,
         cached_tokens=usage.cached_tokens,
         output_tokens=usage.output_tokens,
         reasoning_tokens=usage.reasoning_tokens,
-        finish_reason=end.finish_reason if end else None,
+        finish_reason=seen.end.finish_reason if seen.end else None,
         server=usage.server,
-        connection=connection,
-        error=error,
-        notes=tuple(notes),
+        connection=seen.sent.connection if seen.sent else None,
+        usage_raw=None if usage.raw is None else dict(usage.raw),
+        response_headers=None if seen.headers is None else dict(seen.headers),
+        error=failed or seen.failure,
+        notes=(*blank.notes, *seen.notes),
     )
-    return sample, "".join(answer)
+    return sample, seen.answer

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from common import LEVEL, POWER, Comparison, compare
-from experiments import look_turns
+from lab import look_turns
 from ranktests import MIN_PAIRS
 
 PROCESSES = 2

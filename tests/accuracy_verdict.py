@@ -17,7 +17,10 @@ from typing import Any
 import embedded
 import tiny_models
 from accuracy_rows import Row, show
-from experiments import Lab, Settings, cache
+from calibration import calibrate
+from conftest import at, no_patience
+from experiments import cache
+from lab import Lab, Settings
 from openai_api import OpenAIEndpoint
 from truth_server import truth
 from verdict import HIT, verdicts
@@ -51,8 +54,8 @@ def silent_rows() -> Iterator[Row]:
                         repeats=1, seed=3)
     for name, (server, append, prepend) in SILENT.items():
         with truth(**TRUTH | server) as known:
-            endpoint = OpenAIEndpoint(f"{known.url}/v1", key=None, model="truth", provider=None)
-            endpoint.calibrate((20, 200))
+            endpoint = OpenAIEndpoint(at(f"{known.url}/v1"), key=None, model="truth", provider=None)
+            calibrate(endpoint, (20, 200), no_patience())
             found = verdicts(list(cache(Lab(backend=endpoint, settings=settings))))
         for verdict, allowed in zip(found, (append, prepend), strict=True):
             yield Row(figure=f"{name}, {verdict.arm}: {verdict.code}", truth=None, measured=None,
@@ -66,8 +69,8 @@ def rows(runs: int = RUNS) -> Iterator[Row]:
         model = Path(folder) / "tiny-dense.gguf"
         tiny_models.write_dense(model)
         with embedded.serve(str(model), CONTEXT_TOKENS * 3 // 2) as url:
-            endpoint = OpenAIEndpoint(f"{url}/v1", key=None, model=None, provider=None)
-            endpoint.calibrate((20, 1000))
+            endpoint = OpenAIEndpoint(at(f"{url}/v1"), key=None, model=None, provider=None)
+            calibrate(endpoint, (20, 1000), no_patience())
             for seed in range(runs):
                 settings = Settings(
                     experiments=("cache",), lengths=(1,), outputs=(1,), context=CONTEXT_TOKENS,

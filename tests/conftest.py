@@ -19,12 +19,24 @@ import pytest
 
 import embedded
 import tiny_models
+from network import Address, address
+from patience import Patience
 
 ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT_S = 240
 # Variables that a developer's shell may hold and that would change what the scripts do.
 NOT_INHERITED = ("AI_BUILDER_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "PYTHONPATH",
                  "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+
+
+def at(url: str) -> Address:
+    """The address of a server that a test started."""
+    return address("--base-url", url, example="http://host/v1")
+
+
+def no_patience() -> Patience:
+    """For a run that waits for nothing."""
+    return Patience(0.0, print)
 
 
 @dataclass(frozen=True)

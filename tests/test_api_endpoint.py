@@ -160,8 +160,8 @@ def test_a_refused_sample_is_asked_once(tmp_path: Path) -> None:
     assert outcome.status == 1
     assert len(stub.chats) == CALIBRATION + 2
     for sample in outcome.samples("output"):
-        assert sample["error"] == {"kind": "http", "message": "HTTP 503: busy now",
-                                   "http_status": 503}
+        assert sample["error"] == {"kind": "overloaded", "message": "HTTP 503: busy now",
+                                   "http_status": 503, "retry_after_s": None}
         assert (sample["ttft_s"], sample["prompt_tokens"]) == (None, None)
     assert len(outcome.err.splitlines()) == 2
 
@@ -226,4 +226,4 @@ def test_where_requests_go_and_with_which_key(
     flags: str, environ: dict[str, str], base_url: str, key_variable: str | None
 ) -> None:
     chosen = api_timing.target(api_timing.parse(flags.split()), environ)
-    assert (chosen.base_url, chosen.key_variable) == (base_url, key_variable)
+    assert (chosen.where and chosen.where.url, chosen.key_variable) == (base_url, key_variable)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from conftest import assert_one_line, environment, run_script
-from experiments import USER, Message
+from calibration import calibrate
+from conftest import assert_one_line, at, environment, no_patience, run_script
+from lab import USER, Message
 from openai_api import OpenAIEndpoint
 from providers import PROVIDERS
 from sample import Sample
@@ -30,13 +31,13 @@ ONE, END = piece(content="one"), piece(finish="stop")
 def endpoint(stub: Stub, *, provider: str | None = None, model: str | None = "m",
              key: str | None = None, url: str | None = None) -> OpenAIEndpoint:
     row = None if provider is None else PROVIDERS[provider]
-    return OpenAIEndpoint(url or stub.url, key=key, model=model, provider=row)
+    return OpenAIEndpoint(at(url or stub.url), key=key, model=model, provider=row)
 
 
 def trouble(answer: Answer, **known: Any) -> str:
     """What the run says, and ends with, when its first request gets this answer."""
     with wire_stub(then=answer) as stub, pytest.raises(Trouble) as raised:
-        endpoint(stub, **known).calibrate((20, 1000))
+        calibrate(endpoint(stub, **known), (20, 1000), no_patience())
     return str(raised.value)
 
 
@@ -51,19 +52,19 @@ def sample_of(answer: Answer, **known: Any) -> Sample:
 
 FAILURES: dict[str, tuple[Answer, str, int | None, str]] = {
     "html": (said(HTML, "<!doctype html>\n<title>Welcome</title>"), "no_api", 200, "HTML page"),
-    "401": (refused(401, "no such key"), "http", 401, "HTTP 401: no such key"),
-    "403": (refused(403, "not yours"), "http", 403, "HTTP 403: not yours"),
+    "401": (refused(401, "no such key"), "key", 401, "HTTP 401: no such key"),
+    "403": (refused(403, "not yours"), "key", 403, "HTTP 403: not yours"),
     "404": (said("text/plain", "404 page\nnot found", 404), "http", 404, "HTTP 404: 404 page not"),
-    "404_html": (said(HTML, "<h1>Not Found</h1>", 404), "http", 404, "HTTP 404: <h1>Not Found"),
-    "429": (refused(429, "slow down"), "http", 429, "HTTP 429: slow down"),
+    "404_html": (said(HTML, "<h1>Not Found</h1>", 404), "no_api", 404, "HTTP 404: <h1>Not Found"),
+    "429": (refused(429, "slow down"), "rate_limited", 429, "HTTP 429: slow down"),
     "500_empty": (Answer(status=500), "http", 500, "HTTP 500"),
-    "fastapi": (said(JSON, '{"detail": "Model not found"}', 404), "http", 404, "Model not found"),
+    "fastapi": (said(JSON, '{"detail": "Model not found"}', 404), "unknown_model", 404,
+                "Model not found"),
     "error_in_stream": (Answer(body=(ONE, sse({"error": {"message": "out of memory"}}))),
-                        "error_in_stream", None, "out of memory"),
-    "no_json": (Answer(body=(ONE, b"data: <b>oops</b>\n\n", END, DONE)), "no_json", None,
-                "no JSON"),
+                        "error_in_answer", 200, "out of memory"),
+    "no_json": (Answer(body=(b"data: <b>oops</b>\n\n", DONE)), "no_json", 200, "<b>oops</b>"),
     "no_finish_reason": (Answer(body=(ONE, DONE)), "incomplete", None, "without a finish_reason"),
-    "no_answer": (Answer(ends=SILENT), "connection", None, "disconnected"),
+    "no_answer": (Answer(ends=SILENT), "reset", None, "disconnected"),
 }
 
 
@@ -86,7 +87,7 @@ def test_a_connection_cut_in_mid_stream_keeps_what_came() -> None:
     cut = Answer(body=(ONE, ONE), ends=CUT)
     assert "peer closed connection" in trouble(cut)
     sample = sample_of(cut)
-    assert sample.error is not None and sample.error.kind == "connection"
+    assert sample.error is not None and sample.error.kind == "reset"
     assert len(sample.arrivals_s) == 2
 
 
@@ -161,7 +162,7 @@ def test_no_echo_of_the_key_is_kept(answer: Answer) -> None:
 
 def test_no_echo_of_the_key_among_the_models() -> None:
     with wire_stub(models=["one", f"for-{KEY}"]) as stub, pytest.raises(Trouble) as raised:
-        endpoint(stub, key=KEY, model=None)
+        endpoint(stub, key=KEY, model=None).choose_model()
     assert KEY not in str(raised.value)
 
 
@@ -205,6 +206,6 @@ def test_the_command_says_it_in_one_line_and_leaves_no_file(tmp_path: Path) -> N
 ])
 def test_a_model_that_has_to_be_chosen(models: list[str], words: str) -> None:
     with wire_stub(models=models) as stub, pytest.raises(Trouble) as raised:
-        endpoint(stub, model=None)
+        endpoint(stub, model=None).choose_model()
     assert words in str(raised.value) and "--model" in str(raised.value)
     assert stub.chats == []

@@ -123,10 +123,10 @@ def test_a_flag_with_a_wrong_value(
     ("bom.txt", b"\xef\xbb\xbf", ("empty",)),
     ("blank.txt", b" \n\t\r\n\xc2\xa0", ("empty",)),
     ("binary.bin", b"\x7fELF\x02\0\0", ("binary", "offset 5")),
-    ("latin1.txt", "caf\xe9".encode("latin-1"), ("UTF-8", "0xe9", "offset 3", "iconv")),
+    ("latin1.txt", "caf\xe9".encode("latin-1"), ("UTF-8", "0xe9", "offset 3", "--encoding")),
     ("bom_latin1.txt", b"\xef\xbb\xbfcaf\xe9", ("UTF-8", "0xe9", "offset 6")),
-    ("utf16.txt", "text".encode("utf-16"), ("UTF-8", "found UTF-16", "iconv -f UTF-16")),
-    ("utf32.txt", "text".encode("utf-32"), ("UTF-8", "found UTF-32")),
+    ("utf16.txt", "text".encode("utf-16")[:-1], ("UTF-16", "offset 8")),
+    ("utf32.txt", "text\0".encode("utf-32"), ("zero byte",)),
     ("utf16_without_bom.txt", "text".encode("utf-16-le"), ("zero byte",)),
 ])
 def test_a_document_that_is_no_text(
@@ -215,7 +215,7 @@ def test_showing_bytes_and_a_directory(
     "http://127.0.0.1:-1", "http://[::1", "", "http://a..b:80", f"http://{'a' * 64}.example",
 ])
 def test_a_url_that_is_none(here: Path, capsys: pytest.CaptureFixture[str], url: str) -> None:
-    assert_trouble(LOCAL, f"--url={url}", says=("llama-server",), capsys=capsys, folder=here)
+    assert_trouble(LOCAL, f"--url={url}", says=("--url",), capsys=capsys, folder=here)
 
 
 def test_no_server_on_the_port(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -298,7 +298,8 @@ def test_a_server_that_dies_in_mid_run(
 ) -> None:
     with embedded.serve(str(model), 32_768) as url:
         where = ("--url", url) if script == LOCAL else ("--base-url", f"{url}/v1")
-        running = Running(script, *where, *sizes, "--repeats", "1", "--quiet", cwd=tmp_path)
+        running = Running(script, *where, *sizes, "--repeats", "1", "--quiet",
+                          "--max-wait", "0", cwd=tmp_path)
         before = running.wait_for_samples()
     outcome = running.end()
     assert outcome.status == 1
@@ -307,10 +308,12 @@ def test_a_server_that_dies_in_mid_run(
     assert [s["prompt_hash"] for s in samples][:len(before)] == before
     assert [s for s in samples[:len(before)] if s["error"]] == []
     failed = [s for s in samples if s["error"]]
-    assert failed or not outcome.record["complete"]
-    # A line for each request that failed, or one for the server.
-    stopped = not outcome.record["complete"]
-    assert len(outcome.err.splitlines()) == len(failed) + stopped
+    ended = outcome.record["notes"]
+    assert failed or ended
+    # A line for each request that failed, for each experiment that ended, and for not waiting.
+    said = [line for line in outcome.err.splitlines() if not line.startswith("not waiting")]
+    assert len(said) == len(failed) + len(ended)
+    assert all("ended early" in note for note in ended)
     assert not running.journal.exists()
 
 

@@ -10,17 +10,8 @@ from typing import Any
 
 import pytest
 
-from experiments import (
-    ASSISTANT,
-    USER,
-    Lab,
-    Message,
-    Prompt,
-    Settings,
-    common_prefix_chars,
-    run,
-    schedule,
-)
+from experiments import run, schedule
+from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings, common_prefix_chars
 from sample import TEXT, Sample
 from timing import End, Event, Piece, RequestFailed, Sent, Usage
 

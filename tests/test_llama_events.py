@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from llama_server import LlamaServer, events, sse_payloads
+from llama_server import LlamaServer
+from llama_stream import RAW, events
 from sample import ServerTimings
-from timing import End, Event, Note, Piece, Progress, RequestFailed, Usage
+from sse import payloads
+from timing import Alive, End, Event, Note, Piece, Progress, RequestFailed, Usage
 from trouble import Trouble
 
 LAST = {
@@ -27,8 +29,9 @@ def stream(*objects: Any) -> bytes:
 
 
 def read(*chunks: bytes) -> list[Event]:
-    """The events of chunks that come at 1, 2, 3 … seconds."""
-    return list(events(sse_payloads((float(at), chunk) for at, chunk in enumerate(chunks, 1))))
+    """The events of chunks that come at 1, 2, 3 … seconds, but for signs of life."""
+    found = events(payloads((float(at), chunk) for at, chunk in enumerate(chunks, 1)))
+    return [event for event in found if not isinstance(event, Alive)]
 
 
 def piece(at_s: float, text: str, so_far: int | None = None) -> Piece:
@@ -40,11 +43,12 @@ def test_a_whole_stream() -> None:
         "total": 10, "cache": 4, "processed": 8, "time_ms": 3}}
     token = {"content": "hé", "stop": False, "tokens_predicted": 1}
     assert read(stream(progress), stream(token), stream(LAST)) == [
-        Progress(processed_tokens=8, total_tokens=10),
+        Progress(at_s=1, processed_tokens=8, total_tokens=10),
         piece(2, "hé", 1),
         piece(3, "", 2),
         Usage(prompt_tokens=10, cached_tokens=4, output_tokens=2, server=ServerTimings(
-            cache_n=4, prompt_n=6, prompt_ms=30.5, predicted_n=2, predicted_ms=9.0, id_slot=1)),
+            cache_n=4, prompt_n=6, prompt_ms=30.5, predicted_n=2, predicted_ms=9.0, id_slot=1),
+            raw={name: LAST[name] for name in ("timings", *RAW) if name in LAST}),
         End(finish_reason="limit"),
     ]
 
@@ -59,8 +63,9 @@ def test_split_at_any_byte_the_text_is_the_same_and_dated_by_its_last_byte() -> 
 
 
 def test_comments_other_fields_crlf_and_done_are_no_payloads() -> None:
-    noise = b": ping\r\n\r\nevent: x\r\nid: 7\r\ndata:\r\ndata: [DONE]\r\n"
-    assert read(noise, b'data: {"content": "a"}\r\n') == [piece(2, "a")]
+    noise = b": ping\r\n\r\nevent: x\r\nid: 7\r\ndata:\r\n"
+    done = b"data: [DONE]\r\n"
+    assert read(noise, b'data: {"content": "a"}\r\n', done, noise) == [piece(2, "a")]
 
 
 def test_a_line_that_is_no_json_is_reported_and_the_rest_still_read() -> None:
@@ -84,7 +89,7 @@ def test_truncation_is_noted() -> None:
 @pytest.mark.parametrize(("error", "kind", "says"), [
     ({"code": 500, "message": "out\nof memory", "type": "server_error"}, "http", "out of memory"),
     ({"code": 400, "message": "too long", "type": "exceed_context_size_error"}, "context", "long"),
-    ("plain words", "http", "plain words"),
+    ("plain words", "error_in_answer", "plain words"),
 ])
 def test_an_error_in_the_stream_is_a_failure(error: Any, kind: str, says: str) -> None:
     with pytest.raises(RequestFailed, match=says) as failed:

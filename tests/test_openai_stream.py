@@ -72,8 +72,9 @@ def test_cached_tokens_are_a_count_a_zero_or_unknown(usage: dict[str, Any], cach
 
 def test_all_counts_of_one_usage() -> None:
     assert read_usage(OPENAI) == Usage(prompt_tokens=100, cached_tokens=64, output_tokens=8,
-                                       reasoning_tokens=3)
-    assert read_usage({"prompt_tokens": "100", "completion_tokens": -1}) == Usage()
+                                       reasoning_tokens=3, raw=OPENAI)
+    nonsense = {"prompt_tokens": "100", "completion_tokens": -1}
+    assert read_usage(nonsense) == Usage(raw=nonsense)
 
 
 def test_thinking_counted_beside_the_output_is_counted_within() -> None:

@@ -19,7 +19,8 @@ import pytest
 
 import embedded
 from conftest import ROOT, Outcome, assert_one_line, environment, run_script
-from experiments import CACHE_TASK, COLD_SHARE, STAMP
+from experiments import CACHE_TASK
+from lab import COLD_SHARE, STAMP
 from record import load_run, to_text
 from tiny_models import SLIDING_WINDOW
 

@@ -15,7 +15,8 @@ import openai
 import pytest
 
 import openai_api
-from experiments import USER, Message
+from conftest import at
+from lab import USER, Message
 from openai_api import OpenAIEndpoint
 from openai_stream import decode, finish_reason
 from sample import REASONING, TEXT, TOOL, Sample
@@ -77,7 +78,7 @@ def sending(clock: FakeClock, script: Script) -> Callable[[httpx.Request], httpx
 
 def endpoint(clock: FakeClock, handle: Callable[[httpx.Request], httpx.Response]
              ) -> OpenAIEndpoint:
-    return OpenAIEndpoint("http://127.0.0.1:1/v1", key=None, model="m", provider=None,
+    return OpenAIEndpoint(at("http://127.0.0.1:1/v1"), key=None, model="m", provider=None,
                           transport=httpx.MockTransport(handle), now=clock)
 
 
@@ -144,8 +145,9 @@ CASES = {
                       (0.005, 0.405), "TT", 0.2, "one5 € \u2028"),
     "cut_event": ([(0.1, ONE + TWO[:20]), (0.3, TWO[20:])],
                   (0.1, 0.3), "TT", 0.1, "one two"),
+    # The data's own line is whole; the blank line after it carries nothing.
     "cut_line_end": ([(0.1, ONE[:-1]), (0.2, ONE[-1:]), (0.4, TWO)],
-                     (0.2, 0.4), "TT", 0.1, "one two"),
+                     (0.1, 0.4), "TT", 0.15, "one two"),
     "reasoning_content": ([(0.1, chunk(reasoning_content="hm")), (0.5, chunk(content="yes"))],
                           (0.1, 0.5), "RT", 0.2, "yes"),
     "reasoning": ([(0.1, chunk(reasoning="hm", content=None)), (0.5, chunk(content="yes"))],
@@ -221,7 +223,7 @@ def test_slow_parsing_moves_no_arrival(monkeypatch: pytest.MonkeyPatch, slow: st
     clock = FakeClock()
     script = [(0.2, chunk(role="assistant") + ONE), (0.4, TWO + ONE), *TAIL]
 
-    def slow_decode(data: Mapping[str, Any], at_s: float) -> Iterator[Event]:
+    def slow_decode(data: Mapping[str, Any], at_s: float, key: None) -> Iterator[Event]:
         clock.advance(0.05)
         return decode(data, at_s)
 
@@ -302,8 +304,8 @@ def test_a_new_connection_that_breaks_is_not_tried_again() -> None:
     ([*STREAMED, (0.5, DONE)], "incomplete", (0.2, 0.4)),
     ([*STREAMED], "incomplete", (0.2, 0.4)),
     ([], "incomplete", ()),
-    ([(0.2, ONE), (0.3, b"data: : OPENROUTER PROCESSING\n\n"), (0.4, TWO)], "no_json", (0.2,)),
-    ([(0.2, ONE), (0.3, sse({"error": {"message": "out of memory"}}))], "error_in_stream",
+    ([(0.2, b"data: : OPENROUTER PROCESSING\n\n")], "no_json", ()),
+    ([(0.2, ONE), (0.3, sse({"error": {"message": "out of memory"}}))], "error_in_answer",
      (0.2,)),
     ([(0.2, END + DONE)], "empty", ()),
 ], ids=["no_finish_reason", "no_end", "nothing", "no_json", "error", "no_token"])

@@ -9,9 +9,9 @@ import pytest
 
 from sample import REASONING, TEXT, Sample, ServerTimings
 from timing import (
+    Alive,
     End,
     Event,
-    FirstByte,
     Note,
     Piece,
     Progress,
@@ -36,7 +36,7 @@ def text(at_s: float, what: str = "x", **known: Any) -> Piece:
 
 
 WHOLE: list[Event] = [
-    Sent(at_s=100.0), FirstByte(at_s=100.25), text(100.5, "one"), text(101.0, " two"),
+    Sent(at_s=100.0), Alive(at_s=100.25), text(100.5, "one"), text(101.0, " two"),
     Usage(prompt_tokens=7, cached_tokens=0, output_tokens=2), End(finish_reason="length"),
 ]
 
@@ -67,7 +67,7 @@ def test_thinking_counts_for_ttft_and_is_no_part_of_the_answer() -> None:
 
 def test_progress_is_passed_on_and_is_no_arrival() -> None:
     seen: list[Progress] = []
-    step = Progress(processed_tokens=5, total_tokens=10)
+    step = Progress(at_s=1, processed_tokens=5, total_tokens=10)
     sample, _ = measure([Sent(at_s=0), step, text(2), End(finish_reason="stop")], blank(),
                         on_progress=seen.append)
     assert seen == [step]

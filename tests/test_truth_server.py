@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from experiments import ASSISTANT, USER, Backend, Message
+from conftest import at, no_patience
+from lab import ASSISTANT, USER, Backend, Message
 from llama_server import LlamaServer
 from openai_api import OpenAIEndpoint
 from sample import Sample
@@ -26,9 +27,11 @@ def client(server: Truth, *, native: bool, progress: bool = False) -> Backend:
     """The project's own adapter of one of the two protocols."""
     if native:
         llama = LlamaServer(server.url, progress=progress)
-        llama.wait_until_ready(print)
+        llama.wait_until_ready(print, no_patience())
         return llama
-    return OpenAIEndpoint(f"{server.url}/v1", key=None, model=None, provider=None)
+    endpoint = OpenAIEndpoint(at(f"{server.url}/v1"), key=None, model=None, provider=None)
+    endpoint.choose_model()
+    return endpoint
 
 
 def ask(backend: Backend, *texts: str, output_tokens: int = 4) -> tuple[Sample, str]:

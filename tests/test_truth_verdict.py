@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from conftest import run_script
-from experiments import Lab, Settings, cache
+from calibration import calibrate
+from conftest import at, no_patience, run_script
+from experiments import cache
+from lab import Lab, Settings
 from openai_api import OpenAIEndpoint
 from truth_server import truth
 from verdict import Verdict, verdicts
@@ -23,8 +25,8 @@ def judged(turns: int = 5, **server: Any) -> dict[str, Verdict]:
     A constant long TTFT is all that the clock sees, so that it can contradict nothing.
     """
     with truth(fixed_s=0.02, report_cached=True, **server) as known:
-        endpoint = OpenAIEndpoint(f"{known.url}/v1", key=None, model="truth", provider=None)
-        endpoint.calibrate((20, 200))
+        endpoint = OpenAIEndpoint(at(f"{known.url}/v1"), key=None, model="truth", provider=None)
+        calibrate(endpoint, (20, 200), no_patience())
         samples = list(cache(Lab(backend=endpoint, settings=SETTINGS)))
     return {verdict.arm: verdict for verdict in verdicts(samples)}
 

@@ -1,0 +1,70 @@
+"""What comes from elsewhere and is kept: made plain, bounded, and without the key.
+
+A record is JSON, and a server may send what JSON can't hold (NaN, half a surrogate pair) or what
+must not be kept (the key, echoed).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from trouble import one_line
+
+MOST_ITEMS, MOST_DEPTH = 64, 6
+HIDDEN = "***"
+# Header values that say that a whole answer, and no prefix, came from a cache.
+RESPONSE_CACHES = (
+    "x-openrouter-cache-status", "cf-aig-cache-status", "helicone-cache", "x-portkey-cache-status",
+    "x-cache", "x-cache-status", "x-proxy-cache", "x-litellm-cache-hit", "x-kong-cache-status",
+    "x-semantic-cache", "cf-cache-status",
+)
+
+
+def hide(text: str, key: str | None) -> str:
+    """The text without the key."""
+    return text.replace(key, HIDDEN) if key else text
+
+
+def plain_json(value: Any, key: str | None = None, depth: int = 0) -> Any:
+    """A JSON value as a record can hold it: finite numbers, short printable strings, not too much
+    of anything, and no key."""
+    if isinstance(value, dict):
+        if depth >= MOST_DEPTH:
+            return "..."
+        return {one_line(hide(str(name), key), limit=100): plain_json(item, key, depth + 1)
+                for name, item in list(value.items())[:MOST_ITEMS]}
+    if isinstance(value, list):
+        if depth >= MOST_DEPTH:
+            return "..."
+        return [plain_json(item, key, depth + 1) for item in value[:MOST_ITEMS]]
+    if isinstance(value, str):
+        return one_line(hide(value, key))
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 63:
+        return one_line(f"{value:.6g}" if abs(value) < 1 << 1000 else "a number of many digits")
+    return value
+
+
+def kept_headers(headers: Iterable[tuple[str, str]], key: str | None = None) -> dict[str, str]:
+    """The headers of an answer that tell of caches, of what is in between, or of limits."""
+    kept: dict[str, str] = {}
+    for name, value in headers:
+        name = name.lower()
+        if name != "cache-control" and "cookie" not in name and (
+            "cache" in name or name in ("age", "via", "server", "retry-after", "x-request-id")
+            or name.startswith("fireworks-")
+        ):
+            kept[one_line(name, limit=100)] = one_line(hide(value, key))
+    return dict(list(kept.items())[:MOST_ITEMS])
+
+
+def response_cache(headers: dict[str, str]) -> str | None:
+    """The header that says that the whole answer came from a cache, or None."""
+    for name in RESPONSE_CACHES:
+        value = headers.get(name, "")
+        if value.lower().split(",")[0].strip().split(" ")[0] in ("hit", "true", "stale"):
+            return f"{name}: {value}"
+    return None

@@ -1,0 +1,228 @@
+"""What an experiment works with: prompts, the backend they go to, and the samples that come back.
+
+What differs between a cloud API and a llama-server is behind `Backend`: how a prompt is sent, and
+how its tokens are counted. The `Lab` makes each prompt unlike the others, asks it, and keeps
+what the server may have cached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from common import filler, fit_text, nonces
+from patience import Patience
+from sample import Sample
+from timing import Event, Progress, RequestFailed, measure, prompt_hash
+from verdict import verdicts
+
+USER, ASSISTANT = "user", "assistant"
+
+# Beside the head that the server puts before every prompt (a BOS token, a chat template), a cold
+# prompt may share a letter or so with an earlier one; with more the sample was not cold.
+COLD_SHARE, COLD_TOKENS = 0.01, 4
+
+FIRST_LOOK = 8
+STAMP = "Current time: {now:%Y-%m-%dT%H:%M:%S.%fZ}\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a prompt; a backend without roles joins the texts as they are."""
+
+    role: str
+    text: str
+
+
+Prompt = tuple[Message, ...]
+
+
+class Backend(Protocol):
+    """What the experiments need of a server."""
+
+    head_tokens: int  # what the server puts before every prompt (BOS, chat template)
+    interleave_arms: bool  # alternate the arms turn by turn, or run them as blocks
+    counts_exactly: bool  # whether count_tokens is the server's own count
+
+    def stream(self, prompt: Prompt, output_tokens: int) -> Iterator[Event]:
+        """Send one request and yield what happens."""
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a prompt of this one text, all that the server adds included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The sizes of a run. `document` is the user's own text for *cache*, if there is one."""
+
+    experiments: tuple[str, ...]
+    lengths: tuple[int, ...]
+    outputs: tuple[int, ...]
+    context: int
+    turns: int
+    repeats: int
+    seed: int
+    document: str | None = None
+    document_tokens: int | None = None  # what is to be left of it
+    until_sure: bool = False
+    max_turns: int = 0
+    max_tokens: int | None = None
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """After which turns --until-sure looks whether the verdict is firm.
+
+        Each look has its share of the level, so that many looks together are wrong no more often
+        than one; a few, further and further apart, cost less of it than one a turn.
+        """
+        return look_turns(max(self.turns, FIRST_LOOK), self.max_turns) if self.until_sure else ()
+
+
+def look_turns(first: int, last: int) -> tuple[int, ...]:
+    """first, half as many again, and so on, and last; none less than a tenth before last."""
+    turns = []
+    while 11 * first <= 10 * last:
+        turns.append(first)
+        first = first + (first + 1) // 2
+    return (*turns, last)
+
+
+@dataclass(kw_only=True)
+class Lab:
+    """One run's backend and settings, and what makes each of its prompts unlike the others."""
+
+    backend: Backend
+    settings: Settings
+    on_request: Callable[[Sample], None] = lambda sample: None
+    on_progress: Callable[[Progress], None] | None = None
+    on_end: Callable[[str], None] = lambda text: None  # an experiment ended before its end
+    patience: Patience = field(default_factory=lambda: Patience(0.0, lambda text: None))
+    stall_s: float = math.inf
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def __post_init__(self) -> None:
+        self._nonces = nonces()
+        self._last_stamp = datetime.min.replace(tzinfo=UTC)
+        self._held: list[str] = []
+
+    def opening(self) -> str:
+        """A first line that no other prompt has, so that no cache knows its first token."""
+        return next(self._nonces) + ".\n"
+
+    def stamp(self) -> str:
+        """The time now, to the microsecond, and never the same twice."""
+        self._last_stamp = max(self.now(), self._last_stamp + timedelta(microseconds=1))
+        return STAMP.format(now=self._last_stamp)
+
+    def rng(self, purpose: str) -> random.Random:
+        """A generator of its own for each purpose, so that one experiment alone, or all three,
+        makes the same choices."""
+        return random.Random(f"{self.settings.seed}/{purpose}")
+
+    def sized(self, tokens: int, purpose: str, *, task: str = "") -> str:
+        """A cold text of `tokens` tokens that ends with `task`."""
+        opening, seed = self.opening(), f"{self.settings.seed}/{purpose}"
+        return fit_text(
+            tokens, lambda words: opening + filler(seed, words) + task, self.count
+        )
+
+    def count(self, text: str) -> int:
+        """Tokens of a prompt, waiting for a server that is away. Raises RequestFailed."""
+        if not self.backend.counts_exactly:
+            return self.backend.count_tokens(text)  # no server is asked
+        return self.patience.call(lambda: self.backend.count_tokens(text))
+
+    def is_enough(self, samples: list[Sample]) -> bool:
+        """Whether --until-sure may end after these turns: its budget is spent, or its verdict
+        firm."""
+        if not self.settings.until_sure:
+            return False
+        budget, last = self.settings.max_tokens, samples[-1].turn
+        if budget is not None:
+            spent = sum(map(spent_tokens, samples))
+            next_turn = sum(spent_tokens(s) for s in samples if s.turn == last)
+            if spent + next_turn > budget:
+                return True
+        looks = self.settings.looks
+        return last in looks and all(
+            verdict.is_firm for verdict in verdicts(samples, looks=len(looks)))
+
+    def ask(
+        self, experiment: str, arm: str, prompt: Prompt, output_tokens: int,
+        *, turn: int = 1, repeat: int = 1, cold: bool = False,
+    ) -> tuple[Sample, str]:
+        """Send one prompt, and return its Sample and the answer.
+
+        With `cold`, a sample of which the server reused more than a common head is marked and
+        leaves every average: the server's own count is the proof.
+        """
+        text = "".join(message.text for message in prompt)
+        times_away = self.patience.times_away
+        sample = blank = Sample(
+            experiment=experiment, arm=arm, turn=turn, repeat=repeat, sent_at="",
+            prompt_chars=len(text), prompt_hash=prompt_hash(text),
+            asked_output_tokens=output_tokens,
+        )
+        answer = ""
+        self.on_request(blank)
+
+        def attempt() -> None:
+            nonlocal sample, answer
+            if self.patience.times_away > times_away:
+                self._held.clear()  # the server came back with nothing cached
+            sample = replace(blank, sent_at=self.now().isoformat(timespec="milliseconds"))
+            try:
+                sample = self._with_shared(sample, text)
+                sample, answer = measure(self.backend.stream(prompt, output_tokens), sample,
+                                         stall_s=self.stall_s, on_progress=self.on_progress)
+            except RequestFailed as failed:  # in counting
+                sample = replace(sample, error=failed.failure)
+            if sample.error is not None:
+                raise RequestFailed.again(sample.error)
+
+        with contextlib.suppress(RequestFailed):  # then the sample says why
+            self.patience.call(attempt)
+        if sample.error is None:
+            self._held.append(text + answer)
+        if waited_s := self.patience.waited_s:
+            note = f"waited: {waited_s:.3g} s before this request, outside the clock"
+            sample = replace(sample, notes=(*sample.notes, note))
+        if cold and sample.cached_tokens and sample.prompt_tokens:
+            share = max(COLD_TOKENS, COLD_SHARE * sample.prompt_tokens)
+            allowed = self.backend.head_tokens + share
+            if sample.cached_tokens > allowed:
+                note = f"not_cold: {sample.cached_tokens} of {sample.prompt_tokens} tokens reused"
+                sample = replace(sample, notes=(*sample.notes, note))
+        return sample, answer
+
+
+    def _with_shared(self, sample: Sample, text: str) -> Sample:
+        """The sample with what its prompt shares with an earlier one and its answer."""
+        shared = max((common_prefix_chars(text, earlier) for earlier in self._held), default=0)
+        exact = self.backend.counts_exactly
+        return replace(sample, shared_chars=shared,
+                       shared_tokens=self.backend.count_tokens(text[:shared]) if exact else None)
+
+
+def spent_tokens(sample: Sample) -> int:
+    """Input tokens of a request as reported; where not, four characters to a token."""
+    if sample.prompt_tokens is not None:
+        return sample.prompt_tokens
+    return sample.prompt_chars // 4
+
+
+def common_prefix_chars(a: str, b: str) -> int:
+    """How many characters two texts share from the start, by bisection over slices."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,106 @@
+"""The decoder of a llama-server's /completion stream: from its values to events, with no I/O in it.
+
+Its last event carries `timings`: cache_n (reused), prompt_n (recomputed), prompt_ms, predicted_n,
+predicted_ms. (`tokens_cached`, beside them, is the slot's size after generation and no reuse.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from failures import kind_of, retry_after_s
+from foreign import plain_json
+from sample import TEXT, ServerTimings
+from sse import Done, Noise
+from timing import Alive, End, Event, Note, Piece, Progress, RequestFailed, Usage
+from trouble import one_line
+
+# What a record keeps of the last event beside its timings.
+RAW = ("tokens_evaluated", "tokens_predicted", "tokens_cached", "truncated", "stop_type", "model")
+
+
+def events(data: Iterator[tuple[float, Any]]) -> Iterator[Event]:
+    """The events of a /completion stream, of the values of `sse.payloads`.
+
+    Raises RequestFailed where the server reports an error in the stream.
+    """
+    for at_s, value in data:
+        if value is None:
+            yield Alive(at_s=at_s)
+        elif isinstance(value, Done):
+            return
+        elif isinstance(value, Noise):
+            yield Note(text=f"no_json: a line of the stream is no JSON: {value.text}")
+        elif not isinstance(value, dict):
+            continue
+        elif value.get("error"):
+            raise failure(value, None)
+        elif "prompt_progress" in value:
+            progress = mapping(value["prompt_progress"])
+            done, total = count(progress.get("processed")), count(progress.get("total"))
+            if done is not None and total is not None:
+                yield Progress(at_s=at_s, processed_tokens=done, total_tokens=total)
+        elif value.get("stop"):
+            yield from _last(at_s, value)
+        else:
+            yield _piece(at_s, value)
+
+
+def _last(at_s: float, data: dict[str, Any]) -> Iterator[Event]:
+    """The final event: perhaps a last piece, the counts, the reason it ended."""
+    yield _piece(at_s, data)
+    timings = mapping(data.get("timings"))
+    prompt_n, evaluated = count(timings.get("prompt_n")), count(data.get("tokens_evaluated"))
+    reused = count(timings.get("cache_n"))
+    if reused is None and evaluated is not None and prompt_n is not None:
+        reused = evaluated - prompt_n  # builds before September 2025 have no cache_n
+    if evaluated is None and reused is not None and prompt_n is not None:
+        evaluated = reused + prompt_n
+    predicted = count(timings.get("predicted_n", data.get("tokens_predicted")))
+    yield Usage(
+        prompt_tokens=evaluated, cached_tokens=reused, output_tokens=predicted,
+        server=ServerTimings(
+            cache_n=reused, prompt_n=prompt_n, prompt_ms=_duration(timings.get("prompt_ms")),
+            predicted_n=predicted, predicted_ms=_duration(timings.get("predicted_ms")),
+            id_slot=count(data.get("id_slot")),
+        ),
+        raw=plain_json({"timings": timings} | {name: data[name] for name in RAW if name in data}),
+    )
+    if data.get("truncated"):
+        yield Note(text="truncated: the server cut the prompt or the answer to its context")
+    reason = data.get("stop_type")
+    yield End(finish_reason=one_line(reason) if reason else None)
+
+
+def _piece(at_s: float, data: dict[str, Any]) -> Piece:
+    content = data.get("content")
+    return Piece(at_s=at_s, kind=TEXT, text=content if isinstance(content, str) else "",
+                 tokens_so_far=count(data.get("tokens_predicted")))
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def count(value: Any) -> int | None:
+    """A count of tokens, or None where the server sent something else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _duration(value: Any) -> float | None:
+    """Milliseconds, or None where the server sent something else."""
+    valid = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if valid else None
+
+
+def failure(data: Any, status: int | None, headers: Mapping[str, str] | None = None
+             ) -> RequestFailed:
+    """What a llama-server's error object says, in one line."""
+    error = data.get("error", data) if isinstance(data, dict) else data
+    message = error.get("message", error) if isinstance(error, dict) else error
+    status = status or count(mapping(error).get("code"))
+    kind = kind_of(status, one_line(error))
+    return RequestFailed(kind, one_line(message), status,
+                         retry_after_s=retry_after_s(headers or {}))

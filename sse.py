@@ -1,0 +1,105 @@
+"""Server-sent events to JSON values: the one reader of both adapters' streams, with no I/O in it.
+
+Lines are cut in bytes, so no character is ever decoded in halves. It forgives what servers get
+wrong (no blank line between events, no line end at the last, JSON without `data:`), and reports
+what it cannot read as `Noise` instead of failing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trouble import one_line
+
+# An event whose JSON lies on more lines than this, or in more bytes, is no JSON.
+MOST_LINES, MOST_BYTES = 1000, 1 << 24
+DONE = b"[DONE]"
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """A piece of the stream that is no JSON."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The stream's own end mark, `data: [DONE]`; what follows is not read."""
+
+
+def payloads(chunks: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, Any]]:
+    """Each event's JSON value with the moment its bytes came: of the chunk that completed it.
+
+    None stands for a chunk that completed no event, and says only that the stream is alive.
+    Comments, other fields and empty data are no events. Data on several lines is joined; a line
+    that is whole by itself is not held back for the blank line that should follow.
+    """
+    held: list[bytes] = []
+    at_s = 0.0
+    for at_s, line in _lines(chunks):
+        if line is None:
+            yield at_s, None
+            continue
+        name, _, value = line.partition(b":")
+        value = line if line.startswith(b"{") else value.strip() if name == b"data" else b""
+        if value == DONE:
+            yield from _noise(at_s, held)
+            yield at_s, Done()
+            return
+        if not value:
+            if not line:  # the blank line that ends an event
+                yield from _noise(at_s, held)
+                held = []
+            continue
+        held.append(value)
+        found, earlier = _value(held)
+        if found is not None or len(held) > MOST_LINES:
+            yield from _noise(at_s, held if found is None else earlier)
+            held = []
+        if found is not None:
+            yield at_s, found[0]
+    yield from _noise(at_s, held)
+
+
+def _lines(chunks: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes | None]]:
+    """The lines, each with the moment of the chunk that completed it; None once a chunk."""
+    pending = b""
+    after_cr = False
+    at_s = 0.0
+    for at_s, chunk in chunks:
+        yield at_s, None
+        if not chunk:
+            continue
+        if after_cr and chunk.startswith(b"\n"):  # the second half of a line end
+            chunk = chunk[1:]
+        after_cr = chunk.endswith(b"\r") or (after_cr and not chunk)
+        *lines, pending = (pending + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(
+            b"\n")
+        for line in lines:
+            yield at_s, line.removeprefix(b"\xef\xbb\xbf")
+        if len(pending) > MOST_BYTES:
+            yield at_s, pending[:MOST_BYTES]
+            pending = b""
+    if pending:
+        yield at_s, pending
+
+
+def _value(held: list[bytes]) -> tuple[tuple[Any] | None, list[bytes]]:
+    """The value of all lines held, or of the last alone, in a tuple (it may be null); and the
+    lines before it that are not part of it."""
+    for start in dict.fromkeys((0, len(held) - 1)):
+        try:
+            text = b"\n".join(held[start:]).decode("utf-8", "replace")
+            return (json.loads(text),), held[:start]
+        except (ValueError, RecursionError):
+            continue
+    return None, []
+
+
+def _noise(at_s: float, held: list[bytes]) -> Iterator[tuple[float, Noise]]:
+    if held:
+        yield at_s, Noise(one_line(b" ".join(held)))
