@@ -152,12 +152,10 @@ def measure(args: argparse.Namespace) -> int:
             model=chosen.model, provider=chosen.provider, stall_s=args.stall_timeout,
         )
         console.say("a few small requests first, not counted: warming up and calibrating sizes")
-        found, per_char = calibrate(endpoint, calibration_words(settings), patience,
-                                    settings.document)
-        for note in found:
+        for note in calibrate(endpoint, calibration_words(settings), patience, settings.document):
             notes.append(note)
             console.say(f"warning: {note}")
-        rate = per_char or endpoint.tokens_per_char
+        rate = endpoint.document_tokens_per_char or endpoint.tokens_per_char
         settings = cut_document(settings, lambda text: round(len(text) * rate))
         return runner.run(args, settings, out, endpoint, console, patience,
                           endpoint=endpoint.endpoint(), notes=notes)

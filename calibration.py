@@ -22,12 +22,12 @@ FILLER_CHARS_PER_TOKEN = 2.5
 def calibrate(
     endpoint: OpenAIEndpoint, words: tuple[int, int], patience: Patience,
     document: str | None = None,
-) -> tuple[list[str], float | None]:
+) -> list[str]:
     """Ask texts of so many words, and a piece of the document; set the endpoint's tokens a
-    character, and return notes for the reader and the document's own tokens a character.
+    character, and return notes for the reader.
 
-    None where no usage is reported, or the usage does not grow with the prompt. Raises Trouble
-    where the endpoint does not answer: nothing could be measured.
+    Sizes stay estimates where no usage is reported, or it does not grow with the prompt. Raises
+    Trouble where the endpoint does not answer: nothing could be measured.
     """
     endpoint.tokens_per_char = 1 / FILLER_CHARS_PER_TOKEN
     if not endpoint.model:
@@ -41,20 +41,21 @@ def calibrate(
         usage = _probe(endpoint, text, patience)
         if not usage.prompt_tokens:
             return [*endpoint.learnt, "the endpoint reports no usage: sizes are estimated at "
-                    f"{FILLER_CHARS_PER_TOKEN} characters a token"], None
+                    f"{FILLER_CHARS_PER_TOKEN} characters a token"]
         counted.append(usage.prompt_tokens)
     short, long = texts[:2]
     per_char = (counted[1] - counted[0]) / (len(long) - len(short))
     if not TOKENS_PER_CHAR[0] <= per_char <= TOKENS_PER_CHAR[1]:
         return [*endpoint.learnt, "the endpoint's usage does not grow with the prompt as tokens "
-                f"do: sizes are estimated at {FILLER_CHARS_PER_TOKEN} characters a token"], None
+                f"do: sizes are estimated at {FILLER_CHARS_PER_TOKEN} characters a token"]
     endpoint.tokens_per_char = per_char
     endpoint.head_tokens = max(0, round(counted[0] - len(short) * per_char))
     if document is None:
-        return endpoint.learnt, None
+        return endpoint.learnt
     own = (counted[2] - endpoint.head_tokens) / len(texts[2])
     low, high = DOCUMENT_TOKENS_PER_CHAR
-    return endpoint.learnt, own if low <= own <= high else None
+    endpoint.document_tokens_per_char = own if low <= own <= high else None
+    return endpoint.learnt
 
 
 def _probe(endpoint: OpenAIEndpoint, text: str, patience: Patience) -> Usage:

@@ -236,11 +236,12 @@ def show(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from record import RecordError, load_run, to_text
+    from remarks import text_columns
     from tables import render
 
     try:
         saved = load_run(Path(args.show))
-        text = to_text(saved).rstrip() if args.json else render(saved)
+        text = to_text(saved).rstrip() if args.json else render(saved, text_columns())
     except RecordError as error:
         raise Trouble(str(error)) from None
     except (TypeError, ValueError, KeyError, AttributeError) as error:

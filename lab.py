@@ -109,6 +109,8 @@ class Lab:
         self._nonces = nonces()
         self._last_stamp = datetime.min.replace(tzinfo=UTC)
         self._held: list[str] = []
+        self._times_away = 0
+        self._waited_s = 0.0  # since the last sample
 
     def opening(self) -> str:
         """A first line that no other prompt has, so that no cache knows its first token."""
@@ -135,7 +137,9 @@ class Lab:
         """Tokens of a prompt, waiting for a server that is away. Raises RequestFailed."""
         if not self.backend.counts_exactly:
             return self.backend.count_tokens(text)  # no server is asked
-        return self.patience.call(lambda: self.backend.count_tokens(text))
+        tokens = self.patience.call(lambda: self.backend.count_tokens(text))
+        self._waited_s += self.patience.waited_s
+        return tokens
 
     def is_enough(self, samples: list[Sample]) -> bool:
         """Whether --until-sure may end after these turns: its budget is spent, or its verdict
@@ -162,7 +166,6 @@ class Lab:
         leaves every average: the server's own count is the proof.
         """
         text = "".join(message.text for message in prompt)
-        times_away = self.patience.times_away
         sample = blank = Sample(
             experiment=experiment, arm=arm, turn=turn, repeat=repeat, sent_at="",
             prompt_chars=len(text), prompt_hash=prompt_hash(text),
@@ -173,8 +176,9 @@ class Lab:
 
         def attempt() -> None:
             nonlocal sample, answer
-            if self.patience.times_away > times_away:
+            if self.patience.times_away > self._times_away:
                 self._held.clear()  # the server came back with nothing cached
+                self._times_away = self.patience.times_away
             sample = replace(blank, sent_at=self.now().isoformat(timespec="milliseconds"))
             try:
                 sample = self._with_shared(sample, text)
@@ -189,7 +193,8 @@ class Lab:
             self.patience.call(attempt)
         if sample.error is None:
             self._held.append(text + answer)
-        if waited_s := self.patience.waited_s:
+        if waited_s := self._waited_s + self.patience.waited_s:
+            self._waited_s = 0.0
             note = f"waited: {waited_s:.3g} s before this request, outside the clock"
             sample = replace(sample, notes=(*sample.notes, note))
         if cold and sample.cached_tokens and sample.prompt_tokens:

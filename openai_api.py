@@ -57,7 +57,8 @@ class OpenAIEndpoint:
         stall_s: float = STALL_S, transport: httpx.BaseTransport | None = None, now: Clock = clock,
     ) -> None:
         self.head_tokens = 0
-        self.tokens_per_char = 0.0  # set by the calibration
+        self.tokens_per_char = 0.0  # of filler; set by the calibration
+        self.document_tokens_per_char: float | None = None
         self.learnt: list[str] = []  # what the endpoint refused, and what is sent instead
         self.model = model or ""
         self._where = where
@@ -104,6 +105,7 @@ class OpenAIEndpoint:
         return {"url": self.url, "api": "OpenAI chat completions", "model": self.model,
                 "head_tokens": self.head_tokens,
                 "calibrated_tokens_per_char": self.tokens_per_char,
+                "document_tokens_per_char": self.document_tokens_per_char,
                 "sent": {"limit_parameter": self._limit,
                          "stream_options": STREAM_OPTIONS if self._asks_usage else None},
                 "learnt": self.learnt}

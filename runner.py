@@ -27,6 +27,7 @@ from lab import Backend, Lab, Settings
 from patience import Patience
 from plan import context_needed, estimate_tokens, fit_context
 from record import Journal, RecordError, Run, to_text
+from remarks import text_columns
 from sample import Sample
 from tables import render
 from timing import Progress
@@ -187,7 +188,8 @@ def run(
         return status
     if path is None and status == EXIT_MEASURED:
         status = EXIT_NO_SAMPLE  # measured, but not kept
-    status = emit(to_text(record).rstrip() if args.json or path is None else render(record), status)
+    status = emit(to_text(record).rstrip() if args.json or path is None
+                  else render(record, text_columns()), status)
     if path is not None:
         console.say(f"raw data{'' if complete else ' (incomplete)'}: {path}")
     return status

@@ -6,13 +6,14 @@ nowhere else. "-" is unknown, 0 is zero.
 
 from __future__ import annotations
 
-import statistics
 import textwrap
 from collections.abc import Iterable, Sequence
 
 from common import Line, ratio, spread
+from figures import UNKNOWN, figures, ms
 from lab import spent_tokens
 from record import Run
+from remarks import COLUMNS, chunk_line, cut_short, remarks, wrapped
 from sample import Sample
 from summary import (
     CACHE,
@@ -32,13 +33,11 @@ from summary import (
 )
 from verdict import Verdict
 
-UNKNOWN = "-"
 CACHE_TITLE = (
     "cache: one long context over several turns",
     "       append: new text at the end; prepend: the time now in front of it all;",
     "       controls: repeat, one prompt over and over; cold, a new beginning each",
 )
-COLUMNS = 79
 MOST_TURNS = 12
 LINE_REQUESTS = 3
 
@@ -46,8 +45,11 @@ ttft_s, total_s, inter_token_s = (
     FIGURES[name] for name in ("ttft_s", "total_s", "inter_token_s"))
 
 
-def render(run: Run) -> str:
-    """The whole run: a heading, a table an experiment, and what was left out or failed."""
+def render(run: Run, columns: int = COLUMNS) -> str:
+    """The whole run: a heading, a table an experiment, and what was left out or failed.
+
+    Prose is wrapped to `columns`; a table is as wide as its figures.
+    """
     native = run.tool == "local_cache"
     parts = [heading(run)]
     for experiment, draw in (("length", length_table), ("output", output_table),
@@ -55,13 +57,13 @@ def render(run: Run) -> str:
         samples = of(run.samples, experiment)
         if samples:
             parts.append(draw(samples, native=native))
-            parts.extend(block for block in [remarks(samples)] if block)
+            parts.extend(block for block in [remarks(samples, columns)] if block)
     if judged := run.verdicts():
-        parts.append("\n".join(["verdict", *map(verdict_lines, judged)]))
+        parts.append("\n".join(["verdict", *(verdict_lines(v, columns) for v in judged)]))
     if run.settings.get("until_sure"):
         parts.append(effort_line(of(run.samples, CACHE)))
-    if run.notes:
-        parts.append("\n".join(run.notes))
+    if told := [*run.notes, *cut_short(run)]:
+        parts.append("\n".join(wrapped(text, columns) for text in told))
     return "\n\n".join(parts)
 
 
@@ -87,18 +89,6 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def count(value: float | None) -> str:
     """A count of tokens: 51,222."""
     return UNKNOWN if value is None else f"{value:,.0f}"
-
-
-def ms(seconds: float | None) -> str:
-    """Seconds as milliseconds: 14,210, 183, 5.46."""
-    return UNKNOWN if seconds is None else figures(seconds * 1000)
-
-
-def figures(value: float) -> str:
-    """Three figures, or all of those before the decimal point: 14,210, 18.0, 0.130, 0."""
-    if value == 0:
-        return "0"
-    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 def per_s(rate: float | None) -> str:
@@ -240,17 +230,6 @@ def medians(samples: Sequence[Sample]) -> str:
                  rows)
 
 
-def chunk_line(samples: Sequence[Sample]) -> str:
-    """Where no tokens were reported, the gap between pieces, called what it is."""
-    chosen = [s for s in samples if s.counts]
-    if any(s.output_tokens is not None for s in chosen):
-        return ""
-    gap = median(chosen, lambda s: s.inter_chunk_s)
-    return "" if gap is None else (
-        f"no output tokens were reported: inter-chunk latency {ms(gap)} ms (a chunk may hold "
-        "several tokens)")
-
-
 def slope_line(fitted: Line | None, what: str, unit: str, scale: float) -> str:
     """The slope of a least-squares line, for people; nothing where the noise is all there is."""
     if fitted is None or fitted.n < LINE_REQUESTS or fitted.slope <= 0:
@@ -259,13 +238,13 @@ def slope_line(fitted: Line | None, what: str, unit: str, scale: float) -> str:
             f"(least squares, {fitted.n} requests)")
 
 
-def verdict_lines(verdict: Verdict) -> str:
+def verdict_lines(verdict: Verdict, columns: int = COLUMNS) -> str:
     """A verdict in plain lines: the arm and its code, then why, wrapped for a terminal."""
     first, *rest = verdict.text.splitlines()
     lines = textwrap.wrap(f"{verdict.arm}: {verdict.code.upper().replace('_', ' ')}. {first}",
-                          COLUMNS, subsequent_indent="  ")
+                          columns, subsequent_indent="  ")
     for text in rest:
-        lines += textwrap.wrap(text, COLUMNS, initial_indent="  ", subsequent_indent="  ")
+        lines += textwrap.wrap(text, columns, initial_indent="  ", subsequent_indent="  ")
     return "\n".join(lines)
 
 
@@ -274,39 +253,6 @@ def effort_line(samples: Sequence[Sample]) -> str:
     turns = max((s.turn for s in samples), default=0)
     tokens = sum(map(spent_tokens, samples))
     return f"this took {turns} turns, {len(samples)} requests and {tokens:,} input tokens"
-
-
-def remarks(samples: Sequence[Sample]) -> str:
-    """A line for each sample that failed or carries a note, a kind only once."""
-    lines: dict[str, int] = {}
-    for sample in samples:
-        said = list(sample.notes)
-        if sample.error is not None:
-            said.append(f"failed: {sample.error.message}")
-        for text in said:
-            key = f"{sample.experiment} {sample.arm}: {text}"
-            lines[key] = lines.get(key, 0) + 1
-    told = [f"{text}{f' ({n} times)' if n > 1 else ''}" for text, n in lines.items()]
-    return "\n".join([*told, *inseparable(samples)])
-
-
-def inseparable(samples: Sequence[Sample]) -> list[str]:
-    """What the clock could not tell apart, in lines; connections of a local server go unsaid."""
-    chosen = [s for s in samples if s.counts and s.server is None]
-    lines = []
-    if bursts := sum(s.came_in_bursts for s in chosen):
-        lines.append(f"{bursts} of {len(chosen)} streams came in bursts (something buffers them): "
-                     "TTFT holds\n  part of the answer, and no decode rate can be given")
-    if hidden := [s.hidden_thinking_tokens for s in chosen if s.hidden_thinking_tokens]:
-        lines.append(f"{len(hidden)} of {len(chosen)} answers hold thinking that was not streamed "
-                     f"(median {statistics.median(hidden):,.0f}\n  tokens): TTFT is not prefill "
-                     "alone")
-    opened = [s.connection for s in chosen if s.connection is not None and s.connection.new]
-    if (opened and len(opened) < len(chosen)) or any(c.tls_s for c in opened):
-        cost = statistics.median((c.connect_s or 0) + (c.tls_s or 0) for c in opened)
-        lines.append(f"{len(opened)} of {len(chosen)} requests opened a connection "
-                     f"({ms(cost)} ms, before the clock starts)")
-    return lines
 
 
 def _join(*blocks: str) -> str:

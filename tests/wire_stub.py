@@ -10,12 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+ENDLESS_PAUSE_S = 0.05
 EVENT_STREAM = "text/event-stream"
 
 # How an answer ends.
@@ -23,6 +26,8 @@ WHOLE = "whole"  # properly, and the connection is kept
 CUT = "cut"  # in mid-body, with no terminating chunk
 HANGS_UP = "hangs_up"  # properly, and then the server closes the connection unannounced
 SILENT = "silent"  # not a byte: the request is taken, the connection closed
+HANGS = "hangs"  # the head comes, and then nothing, as long as the client waits
+ENDLESS = "endless"  # the body's parts, again and again, as long as the client waits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,11 @@ class Asked:
     headers: dict[str, str]  # names in lower case
     body: Any
     connection: int
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether it asks for an answer."""
+        return self.path.partition("?")[0].endswith("/chat/completions")
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -108,7 +118,7 @@ class Stub:
     @property
     def chats(self) -> list[Asked]:
         """The chat requests, in order."""
-        return [request for request in self.asked if request.path.endswith("/chat/completions")]
+        return [request for request in self.asked if request.is_chat]
 
     def tokens(self, request: Asked) -> int:
         """The prompt's tokens, by the stub's own tokenizer."""
@@ -118,7 +128,7 @@ class Stub:
         """What the request is told; called once for each, in order."""
         if self.everywhere and self.then is not None:
             return self.then
-        if not request.path.endswith("/chat/completions"):
+        if not request.is_chat:
             listed = {"object": "list", "data": [
                 {"id": name, "object": "model", "created": 1, "owned_by": "stub"}
                 for name in self.models]}
@@ -176,9 +186,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for part in answer.body:
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+            self._write(part)
+        with contextlib.suppress(OSError):  # the client leaves
+            while answer.ends == HANGS and self.connection.recv(1):
+                pass
+            while answer.ends == ENDLESS:
+                time.sleep(ENDLESS_PAUSE_S)
+                for part in answer.body:
+                    self._write(part)
         if answer.ends != CUT:
             self.wfile.write(b"0\r\n\r\n")
+
+    def _write(self, part: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
 
     def finish(self) -> None:
         super().finish()
@@ -198,15 +218,18 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def wire_stub(**manners: Any) -> Iterator[Stub]:
+def wire_stub(kind: type[Stub] = Stub, tls: ssl.SSLContext | None = None, **manners: Any
+              ) -> Iterator[Stub]:
     """A stub that serves on a free port, at `url` (its /v1), as long as the context lasts."""
-    stub = Stub(**manners)
+    stub = kind(**manners)
     handler = type("Handler", (_Handler,), {"stub": stub})
     server = _Server(("127.0.0.1", 0), handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    stub.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    stub.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}/v1"
     try:
         yield stub
     finally:
