@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# LiteLLM's proxy brings a hundred packages, some at versions that the others do not want.
+GATEWAY_VENV := .venv-gateway
 
-.PHONY: demo demo-api test check accuracy clean
+.PHONY: demo demo-api test check accuracy gateway clean
 
 ## demo: measure a small real model on a real llama-server, no key and no server needed
 demo: $(VENV)/.demo
@@ -15,13 +17,16 @@ demo-api: $(VENV)/.demo
 	$(PY) api_timing.py --demo
 
 ## test: static checks, then every test
-test: check
+test: check gateway
 	$(PY) -m pytest
 
 ## check: ruff and mypy --strict
 check: $(VENV)/.dev
 	$(PY) -m ruff check .
 	$(PY) -m mypy .
+
+## gateway: LiteLLM's proxy, which the tests put in front of a model (750 MB, two minutes, once)
+gateway: $(GATEWAY_VENV)/.installed
 
 ## accuracy: clock, statistics and verdict held to known truths (15 minutes, an idle machine)
 accuracy: $(VENV)/.dev
@@ -30,7 +35,7 @@ accuracy: $(VENV)/.dev
 	PYTHONPATH=. $(PY) tests/accuracy_verdict.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(GATEWAY_VENV) .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "expected Python 3.11 or newer, found " + sys.version.split()[0] + "; run: make PYTHON=python3.12 ...")'
@@ -44,4 +49,9 @@ $(VENV)/.demo: $(VENV)/.python requirements.txt requirements-demo.txt
 
 $(VENV)/.dev: $(VENV)/.demo requirements-dev.txt
 	$(PIP) -r requirements-dev.txt
+	touch $@
+
+$(GATEWAY_VENV)/.installed: $(VENV)/.python requirements-gateway.txt
+	$(PYTHON) -m venv $(GATEWAY_VENV)
+	$(GATEWAY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-gateway.txt
 	touch $@
