@@ -42,10 +42,15 @@ ADVICE = {
 
 _CONTEXT = re.compile(
     r"exceed_context_size|context_length_exceeded|context.{0,12}(length|size|window)|"
-    r"maximum (context|prompt|input)|prompt.{0,9}too (long|large)|too many (input )?tokens|"
-    r"input.{0,9}too long|reduce the length|exceeds the available context", re.IGNORECASE)
+    r"maximum (allowed )?(context|prompt|input)|prompt.{0,9}too (long|large)|"
+    r"too many (input )?tokens|input.{0,9}too long|reduce the length|range of input length|"
+    r"exceeds the available context|token count.{0,40}exceeds|exceeded model token limit|"
+    r"length of all messages", re.IGNORECASE)
 _CREDIT = re.compile(r"insufficient.{0,3}(quota|balance|credit|fund)|exceeded your current quota|"
-                     r"billing|payment required|out of credit|add credits", re.IGNORECASE)
+                     r"billing|payment required|out of credit|add credits|"
+                     r"balance.{0,12}(insufficient|too low|exhausted)", re.IGNORECASE)
+_LIMITED = re.compile(r"rate.?limit|too many requests|resource.?exhausted", re.IGNORECASE)
+_OVERLOADED = re.compile(r"overloaded", re.IGNORECASE)
 _MODEL = re.compile(r"model.{0,80}(not found|does not exist|not exist|unknown|not supported|"
                     r"not available|no such)|(unknown|invalid|no such|unsupported) model|"
                     r"model_not_found", re.IGNORECASE | re.DOTALL)
@@ -60,7 +65,7 @@ def kind_of(status: int | None, said: str) -> str:
 
     status: of HTTP, or None for an error object under HTTP 200 or within a stream.
     """
-    if status in (401, 403):
+    if status == 401 or (status == 403 and not _CREDIT.search(said)):
         return "key"
     if status == 402 or _CREDIT.search(said):
         return "credit"  # also of 429: waiting would not help
@@ -70,6 +75,10 @@ def kind_of(status: int | None, said: str) -> str:
         return "too_large" if status == 413 else "rate_limited"
     if status in (503, 529):
         return "loading" if _LOADING.search(said) else "overloaded"
+    if status is None and _LIMITED.search(said):
+        return "rate_limited"
+    if status is None and _OVERLOADED.search(said):
+        return "overloaded"
     if _MODEL.search(said) and status in (None, 400, 404, 422):
         return "unknown_model"
     if _STREAM.search(said) and _REFUSES.search(said) and status in (None, 400, 404, 405, 422, 501):

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
+import struct
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,15 +26,18 @@ WHOLE = "whole"  # properly, and the connection is kept
 CUT = "cut"  # in mid-body, with no terminating chunk
 HANGS_UP = "hangs_up"  # properly, and then the server closes the connection unannounced
 SILENT = "silent"  # not a byte: the request is taken, the connection closed
+RESET = "reset"  # in mid-body, with a TCP reset
+STALLED = "stalled"  # in mid-body, and the connection stays open, with nothing more to come
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the server says to one request; each part of the body is a chunk of its own."""
+    """What the server says to one request; each part of the body is a chunk of its own, a number
+    is a pause of so many seconds. No header is sent but those named."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": EVENT_STREAM})
-    body: tuple[bytes, ...] = ()
+    body: tuple[bytes | float, ...] = ()
     ends: str = WHOLE
 
 
@@ -170,14 +176,23 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = answer.ends != WHOLE
         if answer.ends == SILENT:
             return
-        self.send_response(answer.status)
+        self.send_response_only(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for part in answer.body:
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
-        if answer.ends != CUT:
+            if isinstance(part, bytes):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+            else:
+                time.sleep(part)
+        if answer.ends == RESET:
+            linger = struct.pack("ii", 1, 0)
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            os.close(self.connection.detach())
+        elif answer.ends == STALLED:
+            self.rfile.read(1)  # until the client gives up
+        elif answer.ends != CUT:
             self.wfile.write(b"0\r\n\r\n")
 
     def finish(self) -> None:
