@@ -8,7 +8,7 @@ are taken at the transport (`wire_clock.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import httpx
@@ -118,8 +118,12 @@ class OpenAIEndpoint:
             {"role": m.role, "content": m.text or NO_ANSWER if m.role == ASSISTANT else m.text}
             for m in prompt
         ]
+        yield from self._answered(lambda: self._send(messages, output_tokens))
+
+    def _answered(self, send: Callable[[], httpx.Response]) -> Iterator[Event]:
+        """The events of the answer to a request. Raises RequestFailed."""
         try:
-            response = self._send(messages, output_tokens)
+            response = send()
             try:
                 yield Sent(at_s=self._wire.sent_at, connection=self._wire.connection)
                 headers = kept_headers(response.headers.items(), self._key)

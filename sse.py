@@ -93,7 +93,7 @@ def _lines(chunks: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes
             yield at_s, pending[:MOST_BYTES]
             pending = b""
     if pending:
-        yield at_s, pending
+        yield at_s, pending.removeprefix(b"\xef\xbb\xbf")
 
 
 def _value(held: list[bytes]) -> tuple[tuple[Any] | None, list[bytes]]:

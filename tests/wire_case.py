@@ -64,8 +64,7 @@ def sse(data: Any) -> bytes:
 
 def chunk(finish: str | None = None, **delta: Any) -> bytes:
     """One chunk of a streamed chat completion."""
-    return sse({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
-                "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+    return sse({"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
 
 def extra(**fields: Any) -> bytes:
