@@ -41,7 +41,7 @@ ADVICE = {
 }
 
 _CONTEXT = re.compile(
-    r"exceed_context_size|context_length_exceeded|context.{0,12}(length|size|window)|"
+    r"exceed_context_size|context_length_exceeded|context.{0,12}(length|size|window|limit)|"
     r"maximum (allowed )?(context|prompt|input)|prompt.{0,9}too (long|large)|"
     r"too many (input )?tokens|input.{0,9}too long|reduce the length|range of input length|"
     r"exceeds the available context|token count.{0,40}exceeds|exceeded model token limit|"
