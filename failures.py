@@ -51,9 +51,12 @@ _CREDIT = re.compile(r"insufficient.{0,3}(quota|balance|credit|fund)|exceeded yo
                      r"balance.{0,12}(insufficient|too low|exhausted)", re.IGNORECASE)
 _LIMITED = re.compile(r"rate.?limit|too many requests|resource.?exhausted", re.IGNORECASE)
 _OVERLOADED = re.compile(r"overloaded", re.IGNORECASE)
-_MODEL = re.compile(r"model.{0,80}(not found|does not exist|not exist|unknown|not supported|"
-                    r"not available|no such)|(unknown|invalid|no such|unsupported) model|"
-                    r"model_not_found", re.IGNORECASE | re.DOTALL)
+_MODEL = re.compile(r"model.{0,80}(not found|does not exist|not exist|unknown|no such)|"
+                    r"(unknown|invalid|no such|unsupported) model|model_not_found",
+                    re.IGNORECASE | re.DOTALL)
+_MODEL_REFUSED = re.compile(r"model.{0,80}not (supported|available)", re.IGNORECASE | re.DOTALL)
+_PARAMETER = re.compile(r"parameter|argument|field|stream_options|max_(completion_)?tokens",
+                        re.IGNORECASE)
 _LOADING = re.compile(r"loading model|model.{0,20}loading", re.IGNORECASE)
 _STREAM = re.compile(r"\bstream(ing|ed)?\b(?!_)", re.IGNORECASE)
 _REFUSES = re.compile(r"not support|unsupported|not allowed|not available|cannot|can't|must be "
@@ -79,10 +82,11 @@ def kind_of(status: int | None, said: str) -> str:
         return "rate_limited"
     if status is None and _OVERLOADED.search(said):
         return "overloaded"
-    if _MODEL.search(said) and status in (None, 400, 404, 422):
-        return "unknown_model"
     if _STREAM.search(said) and _REFUSES.search(said) and status in (None, 400, 404, 405, 422, 501):
         return "not_streamed"
+    if status in (None, 400, 404, 422) and (_MODEL.search(said) or (
+            _MODEL_REFUSED.search(said) and not _PARAMETER.search(said))):
+        return "unknown_model"
     return "http" if status is not None else "error_in_answer"
 
 

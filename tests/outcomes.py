@@ -29,9 +29,9 @@ OPENING = """\
 # What goes wrong, and what this tool makes of it
 
 Servers, gateways and proxies deviate in many ways, and a tool that times streams turns each
-deviation into a false number if it does not know it. Here is what {cases} of them become. Each
-row is a test: the bytes it was told of in a public report, and the exact sample that must come
-out. This page is made from those tests by `python tests/outcomes.py`.
+deviation into a false number if it does not know it. Here is what {cases} of them become. Each row
+is a test: an answer as the public report or the documentation behind it has it, and the exact
+sample that must come out. This page is made from those tests by `python tests/outcomes.py`.
 
 Four things hold for all of them:
 

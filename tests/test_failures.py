@@ -75,7 +75,12 @@ def test_a_prompt_that_is_too_long_in_the_words_of_many_vendors(said: str) -> No
     (400, "Unknown model: m", "unknown_model"),
     (400, "model not found", "unknown_model"),
     (404, "404 page not found", "http"),
+    (400, "The model m is not supported", "unknown_model"),
+    (422, "Model m is not available in your region", "unknown_model"),
+    (400, "Model m: parameter 'temperature' is not supported", "http"),
+    (400, "model m: stream_options not supported", "http"),
     (400, "streaming is not supported for this model", "not_streamed"),
+    (400, "model m: streaming is not supported", "not_streamed"),
     (422, "This model cannot be streamed", "not_streamed"),
     (400, "stream must be false", "not_streamed"),
     (400, "stream_options is not supported", "http"),  # the field, not streaming itself

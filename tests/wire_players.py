@@ -35,7 +35,7 @@ from wire_stub import CUT, RESET, SILENT, STALLED, Answer, wire_stub
 API = (*STREAMS, *USAGES, *FAILURES)
 PROMPT = (Message(USER, "hello"),)
 SHORT_S = 0.002  # what a pause of a case is on a socket, where it is no part of what is tested
-STALL_S = 0.3
+STALL_S = 1.0  # enough for a busy machine to send a piece in
 
 # What httpx makes of each ending, in the words it has for it; the socket shows that it does.
 ENDINGS: dict[str, Callable[[], httpx.TransportError]] = {
@@ -148,7 +148,7 @@ def answer(case: Case) -> Answer:
     """What a server on a socket says; pauses are short where they are no part of the case."""
     parts: list[bytes | float] = []
     for (before_s, _), (at_s, data) in pairwise(((0.0, b""), *case.script)):
-        parts += [at_s - before_s if case.stall_s < 1 else SHORT_S, data]
+        parts += [at_s - before_s if case.stall_s <= STALL_S else SHORT_S, data]
     if case.ends == RESET:
         parts.append(SHORT_S)  # what was sent is read before
     return Answer(status=case.status, headers=case.headers, body=tuple(parts), ends=case.ends)
