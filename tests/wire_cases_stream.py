@@ -27,6 +27,8 @@ from wire_stub import CUT, DONE, RESET, STALLED
 NOT_JSON = "no_json: a line of the stream is no JSON: "
 EURO = chunk(content=" €")
 HALF = EURO.index("€".encode()) + 1
+TWO_LINES = ONE.replace(b', "choices"', b'\ndata: , "choices"')
+AT = TWO_LINES.index(b"\n")
 FILTER = {"prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}]}
 NO_DELTA = sse({"id": "", "object": "", "choices": [
     {"index": 0, "finish_reason": None, "content_filter_results": {}}], "usage": None})
@@ -146,8 +148,11 @@ STREAMS = (
          came(0.2, 0.4, **COUNTED)),
     Case("A12", "several_data_lines", "SamSaffron/term-llm#454",
          "one event's JSON lies on two data lines",
-         ((0.1, ONE.replace(b', "choices"', b'\ndata: , "choices"')[:60]),
-          (0.2, ONE.replace(b', "choices"', b'\ndata: , "choices"')[60:]), (0.4, TWO), *TAIL),
+         ((0.1, TWO_LINES[:AT + 9]), (0.2, TWO_LINES[AT + 9:]), (0.4, TWO), *TAIL),
+         came(0.2, 0.4, first_byte_s=0.1, **COUNTED)),
+    Case("A12", "crlf_within_an_event", "hseeberger/akka-sse#129",
+         "a read ends between CR and LF in the middle of an event: no blank line ends it",
+         ((0.1, TWO_LINES[:AT] + b"\r"), (0.2, b"\n" + TWO_LINES[AT + 1:]), (0.4, TWO), *TAIL),
          came(0.2, 0.4, first_byte_s=0.1, **COUNTED)),
     Case("A12", "no_space", "sgl-project/genai-bench#159",
          "there is no space after `data:`",
