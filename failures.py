@@ -41,14 +41,22 @@ ADVICE = {
 }
 
 _CONTEXT = re.compile(
-    r"exceed_context_size|context_length_exceeded|context.{0,12}(length|size|window)|"
-    r"maximum (context|prompt|input)|prompt.{0,9}too (long|large)|too many (input )?tokens|"
-    r"input.{0,9}too long|reduce the length|exceeds the available context", re.IGNORECASE)
+    r"exceed_context_size|context_length_exceeded|context.{0,12}(length|size|window|limit)|"
+    r"maximum (allowed )?(context|prompt|input)|prompt.{0,9}too (long|large)|"
+    r"too many (input )?tokens|input.{0,9}too long|reduce the length|range of input length|"
+    r"exceeds the available context|token count.{0,40}exceeds|exceeded model token limit|"
+    r"length of all messages", re.IGNORECASE)
 _CREDIT = re.compile(r"insufficient.{0,3}(quota|balance|credit|fund)|exceeded your current quota|"
-                     r"billing|payment required|out of credit|add credits", re.IGNORECASE)
-_MODEL = re.compile(r"model.{0,80}(not found|does not exist|not exist|unknown|not supported|"
-                    r"not available|no such)|(unknown|invalid|no such|unsupported) model|"
-                    r"model_not_found", re.IGNORECASE | re.DOTALL)
+                     r"billing|payment required|out of credit|add credits|"
+                     r"balance.{0,12}(insufficient|too low|exhausted)", re.IGNORECASE)
+_LIMITED = re.compile(r"rate.?limit|too many requests|resource.?exhausted", re.IGNORECASE)
+_OVERLOADED = re.compile(r"overloaded", re.IGNORECASE)
+_MODEL = re.compile(r"model.{0,80}(not found|does not exist|not exist|unknown|no such)|"
+                    r"(unknown|invalid|no such|unsupported) model|model_not_found",
+                    re.IGNORECASE | re.DOTALL)
+_MODEL_REFUSED = re.compile(r"model.{0,80}not (supported|available)", re.IGNORECASE | re.DOTALL)
+_PARAMETER = re.compile(r"parameter|argument|field|stream_options|max_(completion_)?tokens",
+                        re.IGNORECASE)
 _LOADING = re.compile(r"loading model|model.{0,20}loading", re.IGNORECASE)
 _STREAM = re.compile(r"\bstream(ing|ed)?\b(?!_)", re.IGNORECASE)
 _REFUSES = re.compile(r"not support|unsupported|not allowed|not available|cannot|can't|must be "
@@ -60,7 +68,7 @@ def kind_of(status: int | None, said: str) -> str:
 
     status: of HTTP, or None for an error object under HTTP 200 or within a stream.
     """
-    if status in (401, 403):
+    if status == 401 or (status == 403 and not _CREDIT.search(said)):
         return "key"
     if status == 402 or _CREDIT.search(said):
         return "credit"  # also of 429: waiting would not help
@@ -70,10 +78,15 @@ def kind_of(status: int | None, said: str) -> str:
         return "too_large" if status == 413 else "rate_limited"
     if status in (503, 529):
         return "loading" if _LOADING.search(said) else "overloaded"
-    if _MODEL.search(said) and status in (None, 400, 404, 422):
-        return "unknown_model"
+    if status is None and _LIMITED.search(said):
+        return "rate_limited"
+    if status is None and _OVERLOADED.search(said):
+        return "overloaded"
     if _STREAM.search(said) and _REFUSES.search(said) and status in (None, 400, 404, 405, 422, 501):
         return "not_streamed"
+    if status in (None, 400, 404, 422) and (_MODEL.search(said) or (
+            _MODEL_REFUSED.search(said) and not _PARAMETER.search(said))):
+        return "unknown_model"
     return "http" if status is not None else "error_in_answer"
 
 

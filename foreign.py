@@ -65,6 +65,8 @@ def response_cache(headers: dict[str, str]) -> str | None:
     """The header that says that the whole answer came from a cache, or None."""
     for name in RESPONSE_CACHES:
         value = headers.get(name, "")
-        if value.lower().split(",")[0].strip().split(" ")[0] in ("hit", "true", "stale"):
+        # Each cache on the way has its word in a list; one hit is enough.
+        words = [part.strip().split(" ")[0] for part in value.lower().split(",")]
+        if not {"hit", "true", "stale"}.isdisjoint(words):
             return f"{name}: {value}"
     return None

@@ -8,17 +8,17 @@ are taken at the transport (`wire_clock.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import httpx
 import openai
 
-from failures import ADVICE, kind_of
+from failures import ADVICE
 from foreign import hide, kept_headers, response_cache
 from lab import ASSISTANT, Prompt
 from network import Address, is_loopback, proxy_variable
-from openai_errors import ERRORS, error_text, failure
+from openai_errors import ERRORS, error_text, failure, kind_in_answer
 from openai_stream import decode, error_of, finish_reason, usage_in_headers
 from providers import Provider
 from sse import Done, Noise, payloads
@@ -120,8 +120,12 @@ class OpenAIEndpoint:
             {"role": m.role, "content": m.text or NO_ANSWER if m.role == ASSISTANT else m.text}
             for m in prompt
         ]
+        yield from self._answered(lambda: self._send(messages, output_tokens))
+
+    def _answered(self, send: Callable[[], httpx.Response]) -> Iterator[Event]:
+        """The events of the answer to a request. Raises RequestFailed."""
         try:
-            response = self._send(messages, output_tokens)
+            response = send()
             try:
                 yield Sent(at_s=self._wire.sent_at, connection=self._wire.connection)
                 headers = kept_headers(response.headers.items(), self._key)
@@ -150,10 +154,10 @@ class OpenAIEndpoint:
                 for data in response.iter_bytes():
                     head += data[:HEAD_BYTES - len(head)]
                     yield self._wire.bytes_at, data
-            except httpx.RemoteProtocolError:
+            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.ReadTimeout):
                 if reason is None:
                     raise
-                # The answer had come to its end; what hung up had no more to say.
+                # The answer had come to its end; what hung up, or just hung, had no more to say.
 
         for at_s, data in payloads(dated()):
             if isinstance(data, Done):
@@ -166,7 +170,7 @@ class OpenAIEndpoint:
             elif isinstance(data, dict):
                 if (error := error_of(data)) is not None:
                     text = error_text(error)
-                    raise RequestFailed(kind_of(None, text), self._shown(text),
+                    raise RequestFailed(kind_in_answer(error, text), self._shown(text),
                                         response.status_code)
                 chunks += 1
                 reason = finish_reason(data) or reason
@@ -177,6 +181,9 @@ class OpenAIEndpoint:
                 raise RequestFailed("no_json", f"the stream holds no piece of an answer: {body}",
                                     response.status_code)
             raise RequestFailed("incomplete", "the stream ended without a finish_reason")
+        if reason == "error":
+            raise RequestFailed("error_in_answer", "the answer ends with finish_reason error",
+                                response.status_code)
         yield End(finish_reason=self._shown(reason))
 
     def _send(self, messages: list[dict[str, str]], output_tokens: int) -> httpx.Response:
@@ -255,7 +262,7 @@ class OpenAIEndpoint:
             kind, what = "no_api", "an HTML page"
         elif (error := _error_in(body)) is not None:
             said = error_text(error)
-            kind, what = kind_of(None, said), "an error"
+            kind, what = kind_in_answer(error, said), "an error"
         else:
             kind, what = "not_streamed", "an answer in one piece"
         raise RequestFailed(kind, f"{what}: {self._shown(said)}", response.status_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from typing import Any, cast
 
@@ -56,6 +57,8 @@ def said(error: openai.APIError) -> str:
 
 def error_text(body: Any) -> str:
     """The words of an error object, in any of its shapes, with the parameter that it names."""
+    if isinstance(body, list) and body:
+        body = body[0]  # as Gemini has it
     inner = body.get("error", body) if isinstance(body, dict) else body
     if not isinstance(inner, dict):
         return inner if isinstance(inner, str) else json.dumps(inner)
@@ -65,6 +68,14 @@ def error_text(body: Any) -> str:
     named = [f"{name} {inner[name]}" for name in ("param", "code", "type")
              if isinstance(inner.get(name), str) and inner[name] not in text]
     return text + (f" ({', '.join(named)})" if named else "")
+
+
+def kind_in_answer(error: Any, text: str) -> str:
+    """The kind of an error object under HTTP 200 or within a stream: by the status that it names
+    as its code, if it does, and by its words."""
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    kind = kind_of(int(code) if re.fullmatch("[45][0-9]{2}", code) else None, text)
+    return "error_in_answer" if kind == "http" else kind
 
 
 def _kind(error: Exception, url: httpx.URL) -> tuple[str, str]:

@@ -45,7 +45,7 @@ def payloads(chunks: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, Any
             yield at_s, None
             continue
         name, _, value = line.partition(b":")
-        value = line if line.startswith(b"{") else value.strip() if name == b"data" else b""
+        value = line if line.startswith(b"{") else _payload(name, value.strip())
         if value == DONE:
             yield from _noise(at_s, held)
             yield at_s, Done()
@@ -63,6 +63,14 @@ def payloads(chunks: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, Any
         if found is not None:
             yield at_s, found[0]
     yield from _noise(at_s, held)
+
+
+def _payload(name: bytes, value: bytes) -> bytes:
+    """What a field holds of an event. A llama-server before September 2025 sends an error in a
+    field of that name."""
+    if name == b"error" and value.startswith(b"{"):
+        return b'{"error": ' + value + b"}"
+    return value if name == b"data" else b""
 
 
 def _lines(chunks: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes | None]]:
@@ -85,7 +93,7 @@ def _lines(chunks: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes
             yield at_s, pending[:MOST_BYTES]
             pending = b""
     if pending:
-        yield at_s, pending
+        yield at_s, pending.removeprefix(b"\xef\xbb\xbf")
 
 
 def _value(held: list[bytes]) -> tuple[tuple[Any] | None, list[bytes]]:

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from conftest import Outcome, assert_one_line, environment, run_script
-from wire_stub import Answer, Asked, Stub, refused, said, wire_stub
+from wire_stub import ENDLESS, STALLED, Answer, Asked, Stub, refused, said, wire_stub
 
 API = "api_timing.py"
 KEY = "sk-stub-0123456789"
@@ -316,7 +316,7 @@ def test_a_stream_that_is_kept_alive_and_brings_nothing_is_stalled(tmp_path: Pat
         def answer(self, request: Asked) -> Answer:
             if len(self.chats) <= CALIBRATION:
                 return super().answer(request)
-            return Answer(body=(b": keep-alive\n\n",), ends="endless")
+            return Answer(body=(b": keep-alive\n\n",), ends=ENDLESS)
 
     with wire_stub(kind=Endless) as stub:
         outcome = timed(stub, tmp_path, *OUTPUT, "--stall-timeout", "0.3")
@@ -330,7 +330,7 @@ def test_a_silent_server_is_stalled(tmp_path: Path) -> None:
         def answer(self, request: Asked) -> Answer:
             if len(self.chats) <= CALIBRATION:
                 return super().answer(request)
-            return Answer(body=(), ends="hangs")
+            return Answer(body=(), ends=STALLED)
 
     with wire_stub(kind=Mute) as stub:
         outcome = timed(stub, tmp_path, *OUTPUT, "--stall-timeout", "0.3")

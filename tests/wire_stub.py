@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,17 +28,19 @@ WHOLE = "whole"  # properly, and the connection is kept
 CUT = "cut"  # in mid-body, with no terminating chunk
 HANGS_UP = "hangs_up"  # properly, and then the server closes the connection unannounced
 SILENT = "silent"  # not a byte: the request is taken, the connection closed
-HANGS = "hangs"  # the head comes, and then nothing, as long as the client waits
 ENDLESS = "endless"  # the body's parts, again and again, as long as the client waits
+RESET = "reset"  # in mid-body, with a TCP reset
+STALLED = "stalled"  # in mid-body, and the connection stays open, with nothing more to come
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the server says to one request; each part of the body is a chunk of its own."""
+    """What the server says to one request; each part of the body is a chunk of its own, a number
+    is a pause of so many seconds. No header is sent but those named."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": EVENT_STREAM})
-    body: tuple[bytes, ...] = ()
+    body: tuple[bytes | float, ...] = ()
     ends: str = WHOLE
 
 
@@ -180,21 +184,28 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = answer.ends != WHOLE
         if answer.ends == SILENT:
             return
-        self.send_response(answer.status)
+        self.send_response_only(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for part in answer.body:
-            self._write(part)
-        with contextlib.suppress(OSError):  # the client leaves
-            while answer.ends == HANGS and self.connection.recv(1):
-                pass
-            while answer.ends == ENDLESS:
-                time.sleep(ENDLESS_PAUSE_S)
-                for part in answer.body:
-                    self._write(part)
-        if answer.ends != CUT:
+            if isinstance(part, bytes):
+                self._write(part)
+            else:
+                time.sleep(part)
+        if answer.ends == RESET:
+            linger = struct.pack("ii", 1, 0)
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            os.close(self.connection.detach())
+        elif answer.ends == STALLED:
+            self.rfile.read(1)  # until the client gives up
+        elif answer.ends == ENDLESS:
+            with contextlib.suppress(OSError):  # the client leaves
+                while True:
+                    time.sleep(ENDLESS_PAUSE_S)
+                    self._write(b"".join(p for p in answer.body if isinstance(p, bytes)))
+        elif answer.ends != CUT:
             self.wfile.write(b"0\r\n\r\n")
 
     def _write(self, part: bytes) -> None:
