@@ -137,7 +137,7 @@ class Lab:
         """Tokens of a prompt, waiting for a server that is away. Raises RequestFailed."""
         if not self.backend.counts_exactly:
             return self.backend.count_tokens(text)  # no server is asked
-        tokens = self.patience.call(lambda: self.backend.count_tokens(text))
+        tokens = self.patience.call(lambda: self.backend.count_tokens(text), is_sample=False)
         self._waited_s += self.patience.waited_s
         return tokens
 

@@ -34,10 +34,11 @@ class Patience:
         self.waited_s = 0.0  # for the last request
         self.times_away = 0
 
-    def call(self, attempt: Callable[[], T]) -> T:
+    def call(self, attempt: Callable[[], T], *, is_sample: bool = True) -> T:
         """What `attempt` returns; asked again after each failure that waiting may mend.
 
-        Raises the last RequestFailed where waiting is no use, or took too long.
+        What is no sample (a count of tokens) is also asked again where the connection broke: no
+        figure hangs on it. Raises the last RequestFailed where waiting is no use, or took too long.
         """
         self.waited_s = 0.0
         was_away = False
@@ -48,7 +49,7 @@ class Patience:
                 if failed.failure.kind in AWAY and self._has_answered and not was_away:
                     was_away = True
                     self.times_away += 1
-                if (pause_s := self._pause_s(failed.failure)) is None:
+                if (pause_s := self._pause_s(failed.failure, is_sample)) is None:
                     raise
                 self._sleep(pause_s)
                 self.waited_s += pause_s
@@ -56,15 +57,16 @@ class Patience:
                 self._has_answered, self._gave_up = True, False
                 return result
 
-    def _pause_s(self, failure: Failure) -> float | None:
+    def _pause_s(self, failure: Failure, is_sample: bool) -> float | None:
         """How long to wait before asking again; None to give up."""
         asked_s = failure.retry_after_s
         grown_s = min(max(FIRST_PAUSE_S, self.waited_s), MOST_PAUSE_S)
         if failure.kind == "overloaded" and asked_s is None:
             return None
-        if failure.kind == "refused" and not self._has_answered:
+        if failure.kind in ("refused", "reset") and not self._has_answered:
             return None
-        if failure.kind not in ("rate_limited", "overloaded", *AWAY):
+        waited_for = ("rate_limited", "overloaded", *AWAY, *(() if is_sample else ("reset",)))
+        if failure.kind not in waited_for:
             return None
         # A server that says "0 seconds" again and again is asked less and less often.
         pause_s = grown_s if asked_s is None else max(asked_s, LEAST_PAUSE_S, self.waited_s / 4)

@@ -164,3 +164,20 @@ def test_an_error_of_another_sort_passes() -> None:
     call: Callable[[Callable[[], None]], None] = Server([]).patience(60).call
     with pytest.raises(ValueError, match="not a failure"):
         call(broken)
+
+
+def test_a_broken_connection_is_asked_again_where_no_sample_hangs_on_it() -> None:
+    slept: list[float] = []
+    patience = Patience(60.0, lambda text: None, sleep=slept.append)
+    patience.call(lambda: None)
+    answers = iter([RequestFailed("reset", "gone"), RequestFailed("refused", "gone"), None])
+
+    def attempt() -> str:
+        if (failed := next(answers)) is not None:
+            raise failed
+        return "counted"
+
+    assert patience.call(attempt, is_sample=False) == "counted"
+    assert slept == [1.0, 1.0] and patience.times_away == 1
+    with pytest.raises(RequestFailed, match="gone"):
+        patience.call(lambda: (_ for _ in ()).throw(RequestFailed("reset", "gone")))
