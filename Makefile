@@ -28,11 +28,12 @@ check: $(VENV)/.dev
 ## gateway: LiteLLM's proxy, which the tests put in front of a model (750 MB, two minutes, once)
 gateway: $(GATEWAY_VENV)/.installed
 
-## accuracy: clock, statistics and verdict held to known truths (15 minutes, an idle machine)
+## accuracy: clock, statistics, verdict, recorder held to known truths (15 idle minutes)
 accuracy: $(VENV)/.dev
 	PYTHONPATH=. $(PY) tests/accuracy_clock.py
 	PYTHONPATH=. $(PY) tests/accuracy_statistics.py
 	PYTHONPATH=. $(PY) tests/accuracy_verdict.py
+	PYTHONPATH=. $(PY) tests/accuracy_recorder.py
 
 clean:
 	rm -rf $(VENV) $(GATEWAY_VENV) .mypy_cache .pytest_cache .ruff_cache
@@ -47,8 +48,8 @@ $(VENV)/.demo: $(VENV)/.python requirements.txt requirements-demo.txt
 	$(PIP) --no-deps -r requirements-demo.txt
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.demo requirements-dev.txt
-	$(PIP) -r requirements-dev.txt
+$(VENV)/.dev: $(VENV)/.demo requirements-record.txt requirements-dev.txt
+	$(PIP) -r requirements-record.txt -r requirements-dev.txt
 	touch $@
 
 $(GATEWAY_VENV)/.installed: $(VENV)/.python requirements-gateway.txt

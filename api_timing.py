@@ -24,6 +24,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import cli
+import cli_prompts
 from providers import DEFAULT, PROVIDERS, Provider
 from trouble import Trouble
 
@@ -64,6 +65,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--api-key-env", metavar="VAR",
                         help="the NAME of the environment variable that holds the key")
     cli.add_common_flags(parser, DEFAULTS, STALL_S)
+    cli_prompts.add_flags(parser)
     return cli.parse(parser, argv)
 
 
@@ -106,8 +108,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def measure(args: argparse.Namespace) -> int:
     """One run against the endpoint that flags and environment name."""
+    cli_prompts.check(args)
     if args.show is not None:
         return cli.show(args)
+    if args.explain is not None:
+        return cli_prompts.explain(args)
     import runner
     from patience import Patience
     from plan import (
@@ -121,18 +126,27 @@ def measure(args: argparse.Namespace) -> int:
 
     if args.model and (args.demo or args.serve):
         raise Trouble("--model: --demo and --serve bring a model of their own; leave one out")
-    settings = cli.settings(args, DEFAULTS, DEMO)
-    out = cli.output_path(args, "api_timing")
     console = runner.Console(quiet=args.quiet)
     environ = dict(os.environ)
+    if args.record is not None:
+        chosen = target(args, environ)
+        assert chosen.where is not None
+        key = environ.get(chosen.key_variable or "") or None
+        return cli_prompts.record(args, chosen.where.url, key, console.say)
+    settings = cli.settings(args, DEFAULTS, DEMO)
+    settings, mended = cli_prompts.with_turns(args, settings, console.say, is_api=True)
+    out = cli.output_path(args, "api_timing")
     embedded_context = runner.embedded_context(args, settings)
-    notes: list[str] = []
+    notes = mended
     if embedded_context is not None:
         chosen = Target(where=None, provider=None, key_variable=None, model=None)
-        settings, notes = runner.fit(settings, embedded_context - CONTEXT_SLACK, console)
+        settings, cut = runner.fit(settings, embedded_context - CONTEXT_SLACK, console)
+        notes += cut
         where = "endpoint: a llama-server of its own"
     else:
         chosen = target(args, environ)
+        if settings.captured:
+            chosen = chosen._replace(model=args.model or settings.captured[0].model or chosen.model)
         assert chosen.where is not None
         where = f"endpoint: {chosen.where.url}, model {chosen.model or 'the only one there'}"
     known = {row.key_variable for row in PROVIDERS.values() if row.key_variable}
@@ -150,6 +164,7 @@ def measure(args: argparse.Namespace) -> int:
         endpoint = OpenAIEndpoint(
             chosen.where or _address("--serve", f"{embedded_url}/v1"), key=key,
             model=chosen.model, provider=chosen.provider, stall_s=args.stall_timeout,
+            keeps_models=args.model is None and not args.demo and not args.serve,
         )
         console.say("a few small requests first, not counted: warming up and calibrating sizes")
         for note in calibrate(endpoint, calibration_words(settings), patience, settings.document):

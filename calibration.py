@@ -9,6 +9,7 @@ from __future__ import annotations
 from common import filler, nonces
 from lab import USER, Message
 from openai_api import OpenAIEndpoint
+from openai_models import choose_model, trouble
 from patience import Patience
 from plan import CALIBRATION_OUTPUT_TOKENS, DOCUMENT_SAMPLE_CHARS
 from timing import RequestFailed, Usage, merged
@@ -31,7 +32,7 @@ def calibrate(
     """
     endpoint.tokens_per_char = 1 / FILLER_CHARS_PER_TOKEN
     if not endpoint.model:
-        patience.call(endpoint.choose_model)
+        patience.call(lambda: choose_model(endpoint))
     nonce = nonces()
     texts = [f"{next(nonce)}.\n{filler(size, size)}" for size in words]
     if document is not None:
@@ -73,7 +74,7 @@ def _probe(endpoint: OpenAIEndpoint, text: str, patience: Patience) -> Usage:
             return patience.call(ask)
         except RequestFailed as failed:
             if not endpoint.adapt(failed):
-                raise endpoint.trouble(failed) from None
+                raise trouble(endpoint, failed) from None
 
 
 def _middle(document: str) -> str:

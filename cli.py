@@ -201,7 +201,7 @@ def settings(args: argparse.Namespace, defaults: Sizes, demo: Sizes) -> Settings
         raise Trouble("--doc: it is the document of cache, which --only leaves out; drop one")
     sizes = demo if args.demo else defaults
     return Settings(
-        experiments=args.only,
+        experiments=args.only if args.replay is None else ("replay",),
         lengths=args.lengths or sizes.lengths, outputs=args.outputs or sizes.outputs,
         context=args.context or sizes.context, turns=args.turns or sizes.turns,
         repeats=args.repeats or sizes.repeats, seed=args.seed,

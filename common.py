@@ -13,6 +13,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ranktests import NORMAL, interval, mann_whitney_p, pair_weights, sign_flip_p
 
@@ -99,6 +100,19 @@ def fit_text(
             step = 1 if tokens < target_tokens else -1
         words = max(1, words + step)
     return best_text
+
+
+def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """How many items (characters, tokens) two sequences share from the start: by bisection over
+    slices, which are compared at once."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def cut_text(text: str, target_tokens: int, count_tokens: Callable[[str], int]) -> str:

@@ -131,11 +131,19 @@ def schedule(
             yield arm, turn, 1
 
 
+def replayed(lab: Lab) -> Iterator[Sample]:
+    """The user's own captured turns; imported where there are any."""
+    from replay import replay
+
+    return replay(lab)
+
+
 # A new experiment is a function above and a line here.
 EXPERIMENTS: dict[str, Callable[[Lab], Iterator[Sample]]] = {
     "length": length,
     "output": output,
     "cache": cache,
+    "replay": replayed,
 }
 
 

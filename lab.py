@@ -10,16 +10,19 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from common import filler, fit_text, nonces
+from common import common_prefix, filler, fit_text, nonces
 from patience import Patience
 from sample import Sample
 from timing import Event, Progress, RequestFailed, measure, prompt_hash
 from verdict import verdicts
+
+if TYPE_CHECKING:
+    from captured import Turn
 
 USER, ASSISTANT = "user", "assistant"
 
@@ -52,6 +55,14 @@ class Backend(Protocol):
     def stream(self, prompt: Prompt, output_tokens: int) -> Iterator[Event]:
         """Send one request and yield what happens."""
 
+    def stream_body(self, body: dict[str, Any], output_tokens: int) -> Iterator[Event]:
+        """Send a captured request body, streamed and with so much output, and yield the same."""
+
+    def prompt_tokens(self, body: str | dict[str, Any], opening: str
+                      ) -> tuple[str, Sequence[int]] | None:
+        """A captured prompt as the server makes it, behind an opening: its text and its tokens.
+        None where only the server knows. Raises RequestFailed."""
+
     def count_tokens(self, text: str) -> int:
         """Tokens of a prompt of this one text, all that the server adds included."""
 
@@ -72,6 +83,8 @@ class Settings:
     until_sure: bool = False
     max_turns: int = 0
     max_tokens: int | None = None
+    captured: tuple[Turn, ...] = ()  # the turns of --replay
+    mended: tuple[Turn, ...] = ()  # the same with their breaks mended, for --what-if
 
     @property
     def looks(self) -> tuple[int, ...]:
@@ -158,9 +171,13 @@ class Lab:
 
     def ask(
         self, experiment: str, arm: str, prompt: Prompt, output_tokens: int,
-        *, turn: int = 1, repeat: int = 1, cold: bool = False,
+        *, turn: int = 1, repeat: int = 1, cold: bool = False, body: dict[str, Any] | None = None,
+        shared: tuple[int, int | None] | None = None, notes: tuple[str, ...] = (),
     ) -> tuple[Sample, str]:
         """Send one prompt, and return its Sample and the answer.
+
+        body: a request body that is sent instead, of which `prompt` is the text; shared: the
+        characters and tokens of the beginning that it shares, where they are known.
 
         With `cold`, a sample of which the server reused more than a common head is marked and
         leaves every average: the server's own count is the proof.
@@ -169,7 +186,7 @@ class Lab:
         sample = blank = Sample(
             experiment=experiment, arm=arm, turn=turn, repeat=repeat, sent_at="",
             prompt_chars=len(text), prompt_hash=prompt_hash(text),
-            asked_output_tokens=output_tokens,
+            asked_output_tokens=output_tokens, notes=notes,
         )
         answer = ""
         self.on_request(blank)
@@ -181,9 +198,12 @@ class Lab:
                 self._times_away = self.patience.times_away
             sample = replace(blank, sent_at=self.now().isoformat(timespec="milliseconds"))
             try:
-                sample = self._with_shared(sample, text)
-                sample, answer = measure(self.backend.stream(prompt, output_tokens), sample,
-                                         stall_s=self.stall_s, on_progress=self.on_progress)
+                sample = self._with_shared(sample, text) if shared is None else replace(
+                    sample, shared_chars=shared[0], shared_tokens=shared[1])
+                events = (self.backend.stream(prompt, output_tokens) if body is None
+                          else self.backend.stream_body(body, output_tokens))
+                sample, answer = measure(events, sample, stall_s=self.stall_s,
+                                         on_progress=self.on_progress)
             except RequestFailed as failed:  # in counting
                 sample = replace(sample, error=failed.failure)
             if sample.error is not None:
@@ -191,7 +211,7 @@ class Lab:
 
         with contextlib.suppress(RequestFailed):  # then the sample says why
             self.patience.call(attempt)
-        if sample.error is None:
+        if sample.error is None and shared is None:
             self._held.append(text + answer)
         if waited_s := self._waited_s + self.patience.waited_s:
             self._waited_s = 0.0
@@ -208,7 +228,7 @@ class Lab:
 
     def _with_shared(self, sample: Sample, text: str) -> Sample:
         """The sample with what its prompt shares with an earlier one and its answer."""
-        shared = max((common_prefix_chars(text, earlier) for earlier in self._held), default=0)
+        shared = max((common_prefix(text, earlier) for earlier in self._held), default=0)
         exact = self.backend.counts_exactly
         return replace(sample, shared_chars=shared,
                        shared_tokens=self.backend.count_tokens(text[:shared]) if exact else None)
@@ -219,15 +239,3 @@ def spent_tokens(sample: Sample) -> int:
     if sample.prompt_tokens is not None:
         return sample.prompt_tokens
     return sample.prompt_chars // 4
-
-
-def common_prefix_chars(a: str, b: str) -> int:
-    """How many characters two texts share from the start, by bisection over slices."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

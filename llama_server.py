@@ -12,12 +12,13 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
+from as_chat import as_chat
 from common import nonces
 from foreign import hide, kept_headers
 from lab import Prompt
@@ -161,14 +162,18 @@ class LlamaServer:
                       f"found none; there are {len(names)}: {shown or 'no model'}")
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of `text` as a prompt, a BOS token included, by the server's own tokenizer."""
+        """How many tokens `text` has as a prompt, a BOS token included, by the server's own
+        tokenizer."""
+        return len(self._tokens(text))
+
+    def _tokens(self, text: str) -> list[int]:
         body = {"content": text, "add_special": True}
         with closing(self._connect()) as connection:
             status, data = self._exchange(connection, "POST", "/tokenize", body)
         tokens = data.get("tokens") if isinstance(data, dict) else None
         if status != 200 or not isinstance(tokens, list):
             raise failure(data, status)
-        return len(tokens)
+        return tokens
 
     def warm_up(self, patience: Patience) -> None:
         """One short request that is not counted: the server's first costs more than the rest."""
@@ -181,6 +186,29 @@ class LlamaServer:
     def stream(self, prompt: Prompt, output_tokens: int) -> Iterator[Event]:
         """Send the texts of the prompt, joined as they are, and yield what happens."""
         return self._complete("".join(message.text for message in prompt), output_tokens)
+
+    def stream_body(self, body: dict[str, Any], output_tokens: int) -> Iterator[Event]:
+        """Never called: a captured body is sent as the text that `prompt_tokens` makes of it."""
+        raise NotImplementedError
+
+    def prompt_tokens(self, body: str | dict[str, Any], opening: str
+                      ) -> tuple[str, Sequence[int]]:
+        """A captured prompt as the server makes it: an opening and the chat template's text, and
+        their tokens.
+
+        Raises RequestFailed where the server can't apply its template to it.
+        """
+        text = opening + (body if isinstance(body, str) else self._applied(as_chat(body)))
+        return text, self._tokens(text)
+
+    def _applied(self, body: dict[str, Any]) -> str:
+        """The prompt that the server's chat template makes of messages and tools."""
+        with closing(self._connect()) as connection:
+            status, data = self._exchange(connection, "POST", "/apply-template", body)
+        prompt = mapping(data).get("prompt")
+        if status != 200 or not isinstance(prompt, str):
+            raise failure(data, status)
+        return prompt
 
     def _complete(self, text: str, output_tokens: int) -> Iterator[Event]:
         body = json.dumps(self._routed({

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import cli
+import cli_prompts
 from trouble import Trouble
 
 # A long prompt on a slow machine takes hours, and a client that hangs up throws the work away.
@@ -49,6 +50,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--api-key-env", metavar="VAR",
                         help="the NAME of the environment variable that holds the server's key")
     cli.add_common_flags(parser, DEFAULTS, STALL_S)
+    cli_prompts.add_flags(parser)
     return cli.parse(parser, argv)
 
 
@@ -60,8 +62,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def measure(args: argparse.Namespace) -> int:
     """One run against the server that the flags name."""
+    cli_prompts.check(args)
     if args.show is not None:
         return cli.show(args)
+    if args.explain is not None:
+        return cli_prompts.explain(args)
     from dataclasses import replace
 
     import runner
@@ -72,9 +77,12 @@ def measure(args: argparse.Namespace) -> int:
     if args.model and (args.demo or args.serve):
         raise Trouble("--model: --demo and --serve bring a model of their own; leave one out")
     key = cli.read_key(args.api_key_env, dict(os.environ), ())
-    settings = cli.settings(args, DEFAULTS, DEMO)
-    out = cli.output_path(args, "local_cache")
     console = runner.Console(quiet=args.quiet)
+    if args.record is not None:
+        return cli_prompts.record(args, args.url or DEFAULT_URL, key, console.say)
+    settings = cli.settings(args, DEFAULTS, DEMO)
+    settings, mended = cli_prompts.with_turns(args, settings, console.say, is_api=False)
+    out = cli.output_path(args, "local_cache")
     if settings.until_sure:
         console.say("--until-sure changes nothing here: the server's counts decide, not the clock")
         settings = replace(settings, until_sure=False, max_turns=0)
@@ -98,7 +106,7 @@ def measure(args: argparse.Namespace) -> int:
             return cli.EXIT_MEASURED
         server.warm_up(patience)
         return runner.run(args, settings, out, server, console, patience,
-                          endpoint=server.endpoint(), notes=notes)
+                          endpoint=server.endpoint(), notes=[*notes, *mended])
 
 
 @contextmanager

@@ -8,13 +8,12 @@ are taken at the transport (`wire_clock.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import httpx
 import openai
 
-from failures import ADVICE
 from foreign import hide, kept_headers, response_cache
 from lab import ASSISTANT, Prompt
 from network import Address, is_loopback, proxy_variable
@@ -43,7 +42,6 @@ NO_ANSWER = "(no answer)"  # many APIs refuse an empty assistant message
 ALTERNATIVES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 STREAM_OPTIONS = {"include_usage": True}
 HEAD_BYTES = 2000
-MOST_MODELS = 10
 
 
 class OpenAIEndpoint:
@@ -54,7 +52,8 @@ class OpenAIEndpoint:
 
     def __init__(
         self, where: Address, *, key: str | None, model: str | None, provider: Provider | None,
-        stall_s: float = STALL_S, transport: httpx.BaseTransport | None = None, now: Clock = clock,
+        stall_s: float = STALL_S, keeps_models: bool = True,
+        transport: httpx.BaseTransport | None = None, now: Clock = clock,
     ) -> None:
         self.head_tokens = 0
         self.tokens_per_char = 0.0  # of filler; set by the calibration
@@ -62,9 +61,10 @@ class OpenAIEndpoint:
         self.learnt: list[str] = []  # what the endpoint refused, and what is sent instead
         self.model = model or ""
         self._where = where
-        self._key = key
-        self._provider = provider or Provider(where.url)
-        self._limit = self._provider.limit_parameter
+        self._keeps_models = keeps_models  # of captured bodies
+        self.key = key
+        self.provider = provider or Provider(where.url)
+        self._limit = self.provider.limit_parameter
         self._asks_usage = True
         self._now = now
         self._wire = Wire(now)
@@ -88,8 +88,8 @@ class OpenAIEndpoint:
         where = self._where
         host = where.url.split("://", 1)[1]
         user = "" if where.username is None else f"{where.username}:{where.password or ''}@"
-        self._client = openai.OpenAI(
-            base_url=f"{where.scheme}://{user}{host}", api_key=self._key or "none", max_retries=0,
+        self.client = openai.OpenAI(
+            base_url=f"{where.scheme}://{user}{host}", api_key=self.key or "none", max_retries=0,
             http_client=cast(Any, self._http),  # newer SDKs name another type, and take this one
             # Compression would gather pieces before it lets them go.
             default_headers={"Accept-Encoding": "identity"}, default_query=dict(where.query),
@@ -120,7 +120,18 @@ class OpenAIEndpoint:
             {"role": m.role, "content": m.text or NO_ANSWER if m.role == ASSISTANT else m.text}
             for m in prompt
         ]
-        yield from self._answered(lambda: self._send(messages, output_tokens))
+        yield from self._answered(lambda: self._send(
+            {"model": self.model, "messages": messages}, output_tokens))
+
+    def stream_body(self, body: dict[str, Any], output_tokens: int) -> Iterator[Event]:
+        """Send a captured chat body as it is, but for the stream and the limit of its output."""
+        dropped = (*ALTERNATIVES, "stream", "stream_options", *(
+            () if self._keeps_models else ("model",)))
+        kept = {name: value for name, value in body.items() if name not in dropped}
+        yield from self._answered(lambda: self._send({"model": self.model} | kept, output_tokens))
+
+    def prompt_tokens(self, body: str | dict[str, Any], opening: str) -> None:
+        """Only the provider knows how it makes a prompt of a body, and of what tokens."""
 
     def _answered(self, send: Callable[[], httpx.Response]) -> Iterator[Event]:
         """The events of the answer to a request. Raises RequestFailed."""
@@ -128,7 +139,7 @@ class OpenAIEndpoint:
             response = send()
             try:
                 yield Sent(at_s=self._wire.sent_at, connection=self._wire.connection)
-                headers = kept_headers(response.headers.items(), self._key)
+                headers = kept_headers(response.headers.items(), self.key)
                 yield Answered(headers=headers)
                 if told := response_cache(headers):
                     yield Note(text=f"response_cache: a whole answer, kept from before ({told})")
@@ -140,7 +151,7 @@ class OpenAIEndpoint:
             finally:
                 response.close()
         except ERRORS as error:
-            raise failure(error, httpx.URL(self.url), self._key) from None
+            raise failure(error, httpx.URL(self.url), self.key) from None
 
     def _events(self, response: httpx.Response) -> Iterator[Event]:
         """The events of a stream, whose bytes are dated by the transport."""
@@ -165,42 +176,43 @@ class OpenAIEndpoint:
             if data is None:
                 yield Alive(at_s=at_s)
             elif isinstance(data, Noise):
-                text = one_line(hide(data.text, self._key))
+                text = one_line(hide(data.text, self.key))
                 yield Note(text=f"no_json: a line of the stream is no JSON: {text}")
             elif isinstance(data, dict):
                 if (error := error_of(data)) is not None:
                     text = error_text(error)
-                    raise RequestFailed(kind_in_answer(error, text), self._shown(text),
+                    raise RequestFailed(kind_in_answer(error, text), self.shown(text),
                                         response.status_code)
                 chunks += 1
                 reason = finish_reason(data) or reason
-                yield from decode(data, at_s, self._key)
+                yield from decode(data, at_s, self.key)
         if reason is None:
             if not chunks and head:
-                body = self._shown(head.decode("utf-8", "replace"))
+                body = self.shown(head.decode("utf-8", "replace"))
                 raise RequestFailed("no_json", f"the stream holds no piece of an answer: {body}",
                                     response.status_code)
             raise RequestFailed("incomplete", "the stream ended without a finish_reason")
         if reason == "error":
             raise RequestFailed("error_in_answer", "the answer ends with finish_reason error",
                                 response.status_code)
-        yield End(finish_reason=self._shown(reason))
+        yield End(finish_reason=self.shown(reason))
 
-    def _send(self, messages: list[dict[str, str]], output_tokens: int) -> httpx.Response:
+    def _send(self, body: dict[str, Any], output_tokens: int) -> httpx.Response:
         """An answer, its head read.
 
         Not retried, but for one case: the server had closed the kept connection before this
         request came. Nobody read the request then, and it goes out once more, on a clock of its
         own.
         """
-        optional: dict[str, Any] = {self._limit: output_tokens}
+        fields = {name: value for name, value in body.items() if name not in ("model", "messages")}
+        fields[self._limit] = output_tokens
         if self._asks_usage:
-            optional["stream_options"] = STREAM_OPTIONS
+            fields["stream_options"] = STREAM_OPTIONS
 
         def send() -> httpx.Response:
             self._wire = Wire(self._now)
-            stream = self._client.chat.completions.create(
-                model=self.model, messages=cast(Any, messages), stream=True, extra_body=optional,
+            stream = self.client.chat.completions.create(
+                model=body["model"], messages=body["messages"], stream=True, extra_body=fields,
             )
             return cast(httpx.Response, stream.response)
 
@@ -225,7 +237,7 @@ class OpenAIEndpoint:
                                    "context", "unknown_model", "refused"):
             return False
         limit = self._limit
-        if limit == self._provider.limit_parameter and re.search(rf"\b{limit}\b", said):
+        if limit == self.provider.limit_parameter and re.search(rf"\b{limit}\b", said):
             self._limit = ALTERNATIVES[limit]
             self.learnt.append(f"{limit} was refused: {self._limit} is sent instead")
             return True
@@ -265,70 +277,11 @@ class OpenAIEndpoint:
             kind, what = kind_in_answer(error, said), "an error"
         else:
             kind, what = "not_streamed", "an answer in one piece"
-        raise RequestFailed(kind, f"{what}: {self._shown(said)}", response.status_code)
+        raise RequestFailed(kind, f"{what}: {self.shown(said)}", response.status_code)
 
-    def _shown(self, text: str) -> str:
-        return one_line(hide(text, self._key))
-
-    def trouble(self, failed: RequestFailed) -> Trouble:
-        """A first request that failed, with what to do about it."""
-        kind = failed.failure.kind
-        advice = ADVICE[kind]
-        streaming = " and ".join(self._provider.streaming_models)
-        if kind == "key":
-            variable = self._provider.key_variable
-            advice = (f"check the key in {variable}" if variable else
-                      "name the variable that holds its key with --api-key-env")
-        elif kind in ("http", "error_in_answer", "not_streamed", "unknown_model") and (
-                kind == "not_streamed" or self.model.startswith(self._provider.not_streaming)):
-            kind = "not_streamed"
-            advice = (f"the model {self.model} does not stream here, and without a stream there is "
-                      "no TTFT; choose one that does"
-                      f"{f': {streaming}' if streaming else ''} (--model)")
-        elif kind == "unknown_model" or (kind == "http" and failed.failure.http_status == 404):
-            advice = f"check --model and the base URL; {self._models_there()}"
-        elif kind == "refused":
-            advice += ", or try --demo"
-        return Trouble(f"{self.url}, model {self.model or 'not chosen'}: expected a streamed "
-                       f"answer, found: {failed}; {advice or 'check the model and the base URL'}")
-
-    def _models_there(self) -> str:
-        """What /models lists, for a sentence."""
-        if self._provider.streaming_models:
-            return "the models that stream here: " + " and ".join(self._provider.streaming_models)
-        try:
-            names = self._list_models()
-        except RequestFailed:
-            return "no list of models is to be had there"
-        return f"the models there: {_some(names)}"
-
-    def choose_model(self) -> None:
-        """Take the one model that the endpoint lists. Raises Trouble where there are several, or
-        no list."""
-        if self.model:
-            return
-        try:
-            names = self._list_models()
-        except RequestFailed as failed:
-            if self.adapt(failed):
-                self.choose_model()
-                return
-            kind = failed.failure.kind
-            other = "try --demo" if kind == "refused" else "name the model with --model"
-            raise Trouble(f"expected an OpenAI-compatible API at {self.url}, found: {failed}; "
-                          f"{ADVICE[kind] or 'check the base URL'}, or {other}") from None
-        if len(names) != 1:
-            raise Trouble(f"--model: expected a model's name, found none; {self.url} lists "
-                          f"{len(names)}: {_some(names)}")
-        self.model = names[0]
-
-    def _list_models(self) -> Sequence[str]:
-        try:
-            return [self._shown(str(model.id)) for model in self._client.models.list()]
-        except (AttributeError, TypeError):  # what the SDK makes of a page or a bare list
-            raise RequestFailed("no_api", "an API that lists no models", 200) from None
-        except ERRORS as error:
-            raise failure(error, httpx.URL(self.url), self._key) from None
+    def shown(self, text: str) -> str:
+        """Foreign text as it may be shown: one line, without the key."""
+        return one_line(hide(text, self.key))
 
 
 def _error_in(body: bytes) -> Any:
@@ -337,8 +290,3 @@ def _error_in(body: bytes) -> Any:
         if isinstance(data, dict):
             return error_of(data)
     return None
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:MOST_MODELS]) + (" ..." if len(names) > MOST_MODELS else "") or (
-        "no model")

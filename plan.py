@@ -66,7 +66,10 @@ def plan(
     asked = list(schedule(settings, interleave, random.Random(0)))
     # The history of the two conversations grows by a question and an answer a turn.
     grown = sum(turn * n for arm, n, _ in asked if arm in (APPEND, PREPEND))
+    turns = [len(turn.raw) // BYTES_PER_TOKEN for turn in settings.captured]
+    arms = 1 + bool(settings.mended) + interleave  # the control, where only the clock speaks
     sizes = {
+        "replay": (len(turns) * arms, sum(turns) * arms, len(turns) * arms),
         "length": (len(settings.lengths) * repeats, sum(settings.lengths) * repeats,
                    len(settings.lengths) * repeats * LENGTH_OUTPUT_TOKENS),
         "output": (len(settings.outputs) * repeats, short * len(settings.outputs) * repeats,
@@ -83,7 +86,7 @@ def plan(
 def calibration_words(settings: Settings) -> tuple[int, int]:
     """The sizes of the two requests that come first where a server cannot count, in words."""
     first, least, most = CALIBRATION_WORDS
-    asked = {"length": max(settings.lengths), "output": 0,
+    asked = {"length": max(settings.lengths), "output": 0, "replay": 0,
              "cache": document_size(settings, estimate_tokens)}
     largest = max(asked[name] for name in settings.experiments)
     share = round(CALIBRATION_SHARE * largest)
@@ -179,6 +182,7 @@ def context_needed(settings: Settings) -> int:
     if settings.document_tokens is not None:
         context = min(context, settings.document_tokens)
     sizes = {
+        "replay": max((len(turn.raw) for turn in settings.captured), default=0),
         "length": with_miss(max(settings.lengths)) + LENGTH_OUTPUT_TOKENS,
         "output": max(settings.outputs) + len(OUTPUT_TASK),
         "cache": context + turn * max(settings.turns, settings.max_turns),

@@ -17,6 +17,7 @@ from sample import Sample
 from summary import median
 
 COLUMNS = 79
+IN_TABLE = "broke: "  # a note that has a column of its own
 # Seconds of a request that neither prefill nor decode explain: so many, and so large a share.
 UNEXPLAINED_S, UNEXPLAINED_SHARE = 0.5, 0.5
 # A prompt that is counted as less than this share of what it should have was cut by the server.
@@ -40,7 +41,7 @@ def remarks(samples: Sequence[Sample], columns: int = COLUMNS) -> str:
     """A line for each sample that failed or carries a note, a kind only once."""
     lines: dict[str, int] = {}
     for sample in samples:
-        said = list(sample.notes)
+        said = [note for note in sample.notes if not note.startswith(IN_TABLE)]
         if sample.error is not None:
             said.append(f"failed: {sample.error.message}")
         for text in said:
@@ -91,7 +92,8 @@ def cut_short(run: Run) -> list[str]:
     cut = []
     for sample in run.samples:
         per_char = of_document if has_document and sample.experiment == "cache" else of_filler
-        if per_char and sample.prompt_tokens and sample.error is None:
+        if (per_char and sample.prompt_tokens and sample.error is None
+                and sample.experiment != "replay"):
             expected = run.endpoint.get("head_tokens", 0) + sample.prompt_chars * per_char
             if sample.prompt_tokens < WHOLE_SHARE * expected:
                 cut.append((sample.prompt_tokens, expected))

@@ -14,13 +14,14 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import experiments
 from cli import EXIT_INTERRUPTED, EXIT_MEASURED, EXIT_NO_SAMPLE, emit, on_stop_signals
+from cli_prompts import under
 from embedded import DEMO_CONTEXT_TOKENS, command, demo_model, serve
 from failures import ADVICE
 from lab import Backend, Lab, Settings
@@ -186,6 +187,9 @@ def run(
     if not record.samples:
         console.say("stopped before anything was measured; nothing was written", always=True)
         return status
+    if failed := under(args, record):
+        console.say(failed, always=True)
+        status = EXIT_NO_SAMPLE if status == EXIT_MEASURED else status
     if path is None and status == EXIT_MEASURED:
         status = EXIT_NO_SAMPLE  # measured, but not kept
     status = emit(to_text(record).rstrip() if args.json or path is None
@@ -223,9 +227,13 @@ def _is_answered(record: Run) -> bool:
 def _blank_run(
     args: argparse.Namespace, wanted: Settings, endpoint: dict[str, Any], notes: list[str]
 ) -> Run:
-    chosen = asdict(wanted) | {"document": None if args.doc is None else Path(args.doc).name,
-                               "document_chars": wanted.document and len(wanted.document),
-                               "looks": len(wanted.looks) or 1}
+    chosen = asdict(replace(wanted, captured=(), mended=())) | {
+        "document": None if args.doc is None else Path(args.doc).name,
+        "document_chars": wanted.document and len(wanted.document),
+        "captured": None if args.replay is None else Path(args.replay).name,
+        "captured_turns": len(wanted.captured), "what_if": bool(wanted.mended),
+        "looks": len(wanted.looks) or 1,
+    }
     return Run(
         tool=Path(args.prog).stem, command=args.command,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),

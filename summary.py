@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from sample import Sample
 
 CACHE = "cache"
-ARMS = ("append", "prepend", "repeat", "cold")
+AS_SENT, WHAT_IF, COLD = "as_sent", "what_if", "cold"  # of a replay
+ARMS = ("append", "prepend", "repeat", AS_SENT, WHAT_IF, COLD)
 
 Figure = Callable[["Sample"], "float | None"]
 
@@ -129,7 +130,7 @@ def summarise(samples: Sequence[Sample]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for experiment in dict.fromkeys(sample.experiment for sample in samples):
         of_experiment = of(samples, experiment)
-        from_turn = 2 if experiment == CACHE else 1
+        from_turn = 2 if experiment in (CACHE, "replay") else 1
         for arm in arms(of_experiment):
             all_of_arm = [s for s in of_experiment if s.arm == arm]
             chosen = valid(of_experiment, arm, from_turn=from_turn)
@@ -141,7 +142,7 @@ def summarise(samples: Sequence[Sample]) -> list[dict[str, Any]]:
             for name, figure in FIGURES.items():
                 values = spread(map(figure, chosen))
                 row[name] = None if values is None else asdict(values)
-            if experiment == CACHE:
+            if experiment in (CACHE, "replay"):
                 counted = valid(of_experiment, arm)
                 row["totals"] = {
                     name: total(counted, FIGURES[name])

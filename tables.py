@@ -14,6 +14,7 @@ from figures import UNKNOWN, figures, ms
 from lab import spent_tokens
 from record import Run
 from remarks import COLUMNS, chunk_line, cut_short, remarks, wrapped
+from replay_tables import replay_table
 from sample import Sample
 from summary import (
     CACHE,
@@ -53,7 +54,7 @@ def render(run: Run, columns: int = COLUMNS) -> str:
     native = run.tool == "local_cache"
     parts = [heading(run)]
     for experiment, draw in (("length", length_table), ("output", output_table),
-                             (CACHE, cache_table)):
+                             (CACHE, cache_table), ("replay", replay_table)):
         samples = of(run.samples, experiment)
         if samples:
             parts.append(draw(samples, native=native))

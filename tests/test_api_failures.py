@@ -12,6 +12,7 @@ from calibration import calibrate
 from conftest import assert_one_line, at, environment, no_patience, run_script
 from lab import USER, Message
 from openai_api import OpenAIEndpoint
+from openai_models import choose_model
 from providers import PROVIDERS
 from sample import Sample
 from timing import measure
@@ -162,7 +163,7 @@ def test_no_echo_of_the_key_is_kept(answer: Answer) -> None:
 
 def test_no_echo_of_the_key_among_the_models() -> None:
     with wire_stub(models=["one", f"for-{KEY}"]) as stub, pytest.raises(Trouble) as raised:
-        endpoint(stub, key=KEY, model=None).choose_model()
+        choose_model(endpoint(stub, key=KEY, model=None))
     assert KEY not in str(raised.value)
 
 
@@ -206,6 +207,6 @@ def test_the_command_says_it_in_one_line_and_leaves_no_file(tmp_path: Path) -> N
 ])
 def test_a_model_that_has_to_be_chosen(models: list[str], words: str) -> None:
     with wire_stub(models=models) as stub, pytest.raises(Trouble) as raised:
-        endpoint(stub, model=None).choose_model()
+        choose_model(endpoint(stub, model=None))
     assert words in str(raised.value) and "--model" in str(raised.value)
     assert stub.chats == []

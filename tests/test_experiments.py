@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from common import common_prefix
 from experiments import run, schedule
-from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings, common_prefix_chars
+from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings
 from sample import TEXT, Sample
 from timing import End, Event, Piece, RequestFailed, Sent, Usage
 
@@ -31,6 +32,12 @@ class Scripted:
 
     def count_tokens(self, text: str) -> int:
         return len(text)
+
+    def stream_body(self, body: dict[str, Any], output_tokens: int) -> Iterator[Event]:
+        raise NotImplementedError
+
+    def prompt_tokens(self, body: str | dict[str, Any], opening: str) -> None:
+        return None
 
     def stream(self, prompt: Prompt, output_tokens: int) -> Iterator[Event]:
         number = len(self.prompts)
@@ -184,7 +191,7 @@ def test_predicted_reuse_is_what_a_prompt_shares_with_an_earlier_one_and_its_ans
     ("xbc", "abc", 0), ("é語x", "é語y", 2),
 ])
 def test_common_prefix(a: str, b: str, shared: int) -> None:
-    assert common_prefix_chars(a, b) == common_prefix_chars(b, a) == shared
+    assert common_prefix(a, b) == common_prefix(b, a) == shared
 
 
 def test_until_sure_looks_a_few_times_further_and_further_apart() -> None:

@@ -55,7 +55,8 @@ def test_every_link_into_the_repository_leads_somewhere() -> None:
     assert [target for target in links if not (ROOT / target).exists()] == []
 
 
-def test_the_sample_shown_is_the_saved_one() -> None:
-    shown = re.search(r"<!-- sample: (\S+) -->\n```\n(.*?)```\n<!-- /sample -->", README, re.S)
-    assert shown is not None
-    assert shown[2] == (ROOT / "sample_output" / shown[1]).read_text(encoding="utf-8")
+def test_the_samples_shown_are_the_saved_ones() -> None:
+    shown = re.findall(r"<!-- sample: (\S+) -->\n```\n(.*?)```\n<!-- /sample -->", README, re.S)
+    assert len(shown) == README.count("<!-- sample:") >= 2
+    for name, text in shown:
+        assert text == (ROOT / "sample_output" / name).read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ from conftest import at, no_patience
 from lab import ASSISTANT, USER, Backend, Message
 from llama_server import LlamaServer
 from openai_api import OpenAIEndpoint
+from openai_models import choose_model
 from sample import Sample
 from timing import Progress, measure
 from truth_model import Config, Entry, Model
@@ -30,7 +31,7 @@ def client(server: Truth, *, native: bool, progress: bool = False) -> Backend:
         llama.wait_until_ready(print, no_patience())
         return llama
     endpoint = OpenAIEndpoint(at(f"{server.url}/v1"), key=None, model=None, provider=None)
-    endpoint.choose_model()
+    choose_model(endpoint)
     return endpoint
 
 

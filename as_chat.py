@@ -1,0 +1,96 @@
+"""A captured request body of any kind as chat messages and tools, for a server's chat template."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+TEMPLATE_FIELDS = ("messages", "tools", "tool_choice", "chat_template_kwargs", "response_format")
+
+
+def as_chat(body: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an OpenAI chat body that decide the prompt.
+
+    A chat body's own; made of an Anthropic Messages body (system, tool_use, tool_result), of an
+    OpenAI Responses body (instructions, input) and of a plain prompt.
+    """
+    if isinstance(body.get("prompt"), str) and "messages" not in body:
+        return {"messages": [{"role": "user", "content": body["prompt"]}]}
+    if "input" in body and "messages" not in body:
+        head, messages = body.get("instructions"), list(_of_responses(body["input"]))
+    else:
+        head, messages = body.get("system"), list(_of_messages(body.get("messages")))
+    if head:
+        messages.insert(0, {"role": "system", "content": _text(head)})
+    kept = {name: body[name] for name in TEMPLATE_FIELDS if name in body}
+    if tools := [_tool(tool) for tool in _list(body.get("tools"))]:
+        kept["tools"] = tools
+    return kept | {"messages": messages}
+
+
+def _tool(tool: Any) -> Any:
+    """A tool as chat bodies define it."""
+    if not isinstance(tool, dict) or "function" in tool or "name" not in tool:
+        return tool
+    return {"type": "function", "function": {
+        "name": tool["name"], "description": tool.get("description", ""),
+        "parameters": tool.get("input_schema") or tool.get("parameters") or {}}}
+
+
+def _of_messages(messages: Any) -> Iterator[dict[str, Any]]:
+    """Chat messages; those with Anthropic's tool parts become calls and results."""
+    for message in _list(messages):
+        parts = _list(message.get("content"))
+        kinds = {part.get("type") for part in parts if isinstance(part, dict)}
+        if not kinds & {"tool_use", "tool_result", "thinking"}:
+            yield message
+            continue
+        for part in parts:
+            if part.get("type") == "tool_result":
+                yield {"role": "tool", "tool_call_id": part.get("tool_use_id", ""),
+                       "content": _text(part.get("content"))}
+        calls = [_call(part.get("id"), part.get("name"), json.dumps(part.get("input", {})))
+                 for part in parts if part.get("type") == "tool_use"]
+        thinking = "".join(part.get("thinking", "") for part in parts
+                           if part.get("type") == "thinking")
+        text = _text([part for part in parts if part.get("type") == "text"])
+        if calls or text or thinking:
+            yield ({"role": message.get("role", "user"), "content": text}
+                   | ({"reasoning_content": thinking} if thinking else {})
+                   | ({"tool_calls": calls} if calls else {}))
+
+
+def _of_responses(given: Any) -> Iterator[dict[str, Any]]:
+    """Chat messages of a Responses input: a text, or a list of items."""
+    if isinstance(given, str):
+        yield {"role": "user", "content": given}
+        return
+    for item in _list(given):
+        kind = item.get("type", "message")
+        if kind == "function_call":
+            call = _call(item.get("call_id"), item.get("name"), item.get("arguments", "{}"))
+            yield {"role": "assistant", "content": "", "tool_calls": [call]}
+        elif kind == "function_call_output":
+            yield {"role": "tool", "tool_call_id": item.get("call_id", ""),
+                   "content": _text(item.get("output"))}
+        elif kind == "message":
+            role = "system" if item.get("role") == "developer" else item.get("role", "user")
+            yield {"role": role, "content": _text(item.get("content"))}
+
+
+def _call(call_id: Any, name: Any, arguments: str) -> dict[str, Any]:
+    return {"id": str(call_id or ""), "type": "function",
+            "function": {"name": str(name or ""), "arguments": arguments}}
+
+
+def _text(content: Any) -> str:
+    """The text of a content: a string, or parts of which some hold text."""
+    if isinstance(content, str):
+        return content
+    return "".join(str(part.get("text") or "") if isinstance(part, dict) else str(part)
+                   for part in _list(content))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

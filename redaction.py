@@ -1,0 +1,154 @@
+"""A request body as one line of a .jsonl, without its keys; pure functions, no I/O.
+
+What is left is what was sent: the bytes are not parsed and written again, so that the order of
+keys, the spacing and the form of every number survive. Two things alone are changed. A line end
+between tokens becomes a space (JSON allows none inside a string), so that every byte keeps its
+offset. A key becomes `***`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, NoReturn
+
+MASK = b"***"
+# Servers that need no key are sent "none", "EMPTY", "dummy" or "x": no secret, and an ordinary
+# word of a prompt. The shortest that is taken for a key has so many characters.
+KEY_CHARS = 6
+# Of cookies only what can be a session's: their other values are ordinary words (lang=english).
+COOKIE_CHARS = 16
+_NEVER_ESCAPED = re.compile(r"[\w.-]+", re.ASCII)
+
+PREFIX_CHARS = 40  # of a field's name, such as AZURE_OPENAI_API_KEY, in front of what is known
+_NAME = (rf"[\w-]{{0,{PREFIX_CHARS}}}?(?:api[_-]?key|subscription[_-]?key|client[_-]?secret"
+         r"|secret[_-]?(?:access[_-]?)?key|authorization"
+         r"|(?:access|auth|authorization|bearer|refresh|session|ad)[_-]?token)")
+_LAST_WORDS = (b"key", b"secret", b"token", b"authorization")
+# A field that holds a key, at any depth of JSON inside JSON strings: its quotes are all escaped
+# by the same run of backslashes. Only a string is a key: {"api_key": {"type": "string"}} is the
+# schema of a tool, and a part of the prompt.
+_FIELD = re.compile(
+    rf'(?P<quote>\\*"){_NAME}(?P=quote)\s*:\s*(?P=quote)'
+    r'(?P<value>(?:[^"\\]|\\+[^"\\]|(?!(?P=quote))\\+")+)(?P=quote)'.encode(), re.IGNORECASE)
+_SECRET_NAME = re.compile(rf"{_NAME}|[\w-]*cookie|key|token|[\w-]+-(?:auth|key|token)",
+                          re.IGNORECASE)
+
+
+class Line(NamedTuple):
+    """One line of a recording with its line end, and whether a key in it was replaced."""
+
+    data: bytes
+    had_key: bool
+
+
+class NotRecorded(ValueError):
+    """A body that is no line of a recording; the message says why, in a few words."""
+
+
+def secrets_of(fields: Iterable[tuple[str, str]]) -> set[str]:
+    """The secrets in the headers and query parameters of a request, given as name and value.
+
+    Of "Bearer abcdef" what follows the scheme; of Basic credentials the password too; of cookies
+    each long value. What is shorter than KEY_CHARS is no secret.
+    """
+    found: set[str] = set()
+    for name, value in fields:
+        if not _SECRET_NAME.fullmatch(name):
+            continue
+        if "cookie" in name.lower():
+            values = [part.partition("=")[2].strip() for part in value.split(";")]
+            found |= {value for value in values if len(value) >= COOKIE_CHARS}
+            continue
+        scheme, _, credentials = value.strip().partition(" ")
+        if scheme.lower() not in ("bearer", "basic") or credentials:
+            found.add(credentials.strip() or scheme)
+        if scheme.lower() == "basic":
+            found |= set(_password(credentials.strip()))
+    return {secret for secret in found if len(secret) >= KEY_CHARS}
+
+
+def _password(credentials: str) -> Iterable[str]:
+    try:
+        yield base64.b64decode(credentials, validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return
+
+
+def masked(text: str, secrets: Collection[str]) -> str:
+    """`text` with every secret, plain or as a JSON encoder may escape it, replaced by `***`."""
+    return _masked(text.encode(), secrets).decode()
+
+
+def _masked(data: bytes, secrets: Collection[str]) -> bytes:
+    for secret in sorted(secrets, key=len, reverse=True):  # one may be a part of another
+        if _NEVER_ESCAPED.fullmatch(secret):
+            data = data.replace(secret.encode(), MASK)
+        else:
+            data = re.sub(b"".join(map(_escapable, secret)), MASK, data)
+    return data
+
+
+def _escapable(character: str) -> bytes:
+    """A pattern of one character: encoders write `/` as `\\/`, and `+` or `=` as `\\u002b`."""
+    if _NEVER_ESCAPED.fullmatch(character):
+        return re.escape(character.encode())
+    units = character.encode("utf-16-be").hex()
+    escaped = "".join(rf"\\+u(?i:{units[n:n + 4]})" for n in range(0, len(units), 4))
+    return rb"(?:\\*%s|%s)" % (re.escape(character.encode()), escaped.encode())
+
+
+def _without_key_fields(body: bytes) -> bytes:
+    """The body with the value of each field that holds a key replaced.
+
+    The words that such names end with are looked for first: on a prompt without them this takes
+    a tenth of what the pattern takes.
+    """
+    lower = body.lower()
+    values: list[tuple[int, int]] = []
+    for word in _LAST_WORDS:
+        at = lower.find(word)
+        while at >= 0:
+            end = at + len(word)
+            if lower[end:end + 1] in (b'"', b"\\"):
+                start = lower.rfind(b'"', max(0, at - 2 * PREFIX_CHARS), at)
+                while start > 0 and lower[start - 1:start] == b"\\":
+                    start -= 1
+                if start >= 0 and (found := _FIELD.match(body, start)):
+                    values.append(found.span("value"))
+            at = lower.find(word, end)
+    for first, last in sorted(values, reverse=True):
+        body = body[:first] + MASK + body[last:]
+    return body
+
+
+def record_line(body: bytes, secrets: Collection[str]) -> Line:
+    """The line of one request body, which has to be a JSON object.
+
+    secrets: what must not be written, wherever it stands in the body. Raises NotRecorded for
+    bytes that are no JSON object in UTF-8, or that would be none without the key.
+    """
+    _check(body, "it is no JSON object in UTF-8")
+    clean = _masked(_without_key_fields(body), secrets)
+    if clean != body:
+        _check(clean, "a key stands where JSON allows none")
+    data = clean.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
+    return Line(data=data, had_key=clean != body)
+
+
+def _check(body: bytes, otherwise: str) -> None:
+    """Raises NotRecorded(otherwise) where the body is not strictly JSON, or not an object."""
+    try:
+        # Numbers are not computed: a long one is slow, or refused by Python alone.
+        value = json.loads(body.decode(), parse_constant=_refuse, parse_int=len, parse_float=len)
+    except (ValueError, RecursionError):
+        raise NotRecorded(otherwise) from None
+    if not isinstance(value, dict):
+        raise NotRecorded(otherwise)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")

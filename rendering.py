@@ -1,0 +1,346 @@
+"""A request body as one run of bytes, in the order of a chat template, with a map of places.
+
+Tools come first, then what shapes the template (`response_format`, `chat_template_kwargs`, ...),
+then the system text, then the messages: the order in which chat templates and providers lay a
+prompt out, and so the order in which a prefix cache meets it. Markers stand for the template's own
+words; offsets count bytes of this rendering, not of the JSON. Kept as they came: the order of keys,
+the spelling of numbers, every character of a string. Left out, because no model reads it: the
+JSON's own spacing and escapes, `cache_control` marks, and fields that no template knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+TOOL, SETTING, SYSTEM, MESSAGE, TEXT = "tool", "setting", "system", "message", "text"
+SETTINGS = ("response_format", "text", "chat_template_kwargs", "reasoning_effort", "reasoning",
+            "thinking")
+SYSTEM_ROLES = ("system", "developer")
+THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+NOT_READ = ("cache_control",)
+CALL_KEYS = ("name", "arguments", "id", "tool_call_id", "call_id")
+TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
+MEDIA = ("image", "audio", "video", "file", "document")
+HASH_CHARS = 8
+# How chat templates, and people, mark whose turn it is in one text.
+ROLE_MARK = re.compile(
+    r"<\|(?:im_start|start|turn)\|?>(\w+)|<\|start_header_id\|>(\w+)<\|end_header_id\|>"
+    r"|<\|(system|user|assistant|tool|observation)\|>|<start_of_turn>(\w+)|\[INST\]"
+    r"|^(?:#+ ?)?(System|User|Human|Assistant|AI|Tool):", re.M)
+MARKS = ("<|", "<start_of_turn>", "[INST]", "User:", "Human:")  # quickly looked for
+LEAST_MARKS = 2
+ROLE_NAMES = {"human": "user", "ai": "assistant", "model": "assistant", "observation": "tool"}
+
+
+class Number(float):
+    """A JSON number with a fraction or an exponent that remembers how it was spelled."""
+
+    __slots__ = ("spelling",)
+    spelling: str
+
+    @classmethod
+    def of(cls, spelling: str) -> Number:
+        """The number of a JSON literal."""
+        number = cls(spelling)
+        number.spelling = spelling
+        return number
+
+    def __repr__(self) -> str:
+        return self.spelling
+
+
+def parse_json(text: str | bytes) -> Any:
+    """JSON with each number's spelling kept. Raises ValueError for what is no JSON."""
+    def no_number(name: str) -> float:
+        raise ValueError(f"{name} is no JSON number")
+
+    try:
+        return json.loads(text, parse_float=Number.of, parse_constant=no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def to_json(value: Any) -> str:
+    """`value` as JSON on one line, keys in their order, numbers as they were spelled."""
+    texts: list[str] = []
+    _walk(value, "", lambda text, place: texts.append(text))
+    return "".join(texts)
+
+
+def _walk(value: Any, place: str, put: Callable[[str, str], None]) -> None:
+    """Hand a JSON value to put(text, place), leaf by leaf."""
+    if isinstance(value, dict):
+        opening = "{"
+        for key, item in value.items():
+            if key in NOT_READ:
+                continue
+            put(f"{opening}{json.dumps(key, ensure_ascii=False)}: ", place)
+            _walk(item, f"{place}.{key}" if place else key, put)
+            opening = ", "
+        put("{}" if opening == "{" else "}", place)
+    elif isinstance(value, list):
+        opening = "["
+        for index, item in enumerate(value):
+            put(opening, place)
+            _walk(item, f"{place}[{index}]", put)
+            opening = ", "
+        put("[]" if opening == "[" else "]", place)
+    elif isinstance(value, Number):
+        put(value.spelling, place)
+    else:
+        put(json.dumps(value, ensure_ascii=False), place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One tool, setting, system text or message of a rendering: data[start:end]."""
+
+    start: int
+    end: int
+    kind: str
+    role: str
+    name: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendering:
+    """A turn as bytes of UTF-8, its units in order, and the place of every byte.
+
+    starts[n] is the first byte that lies in places[n]. model is the body's, or None.
+    """
+
+    data: bytes
+    chars: int
+    units: tuple[Unit, ...]
+    starts: Sequence[int]
+    places: Sequence[str]
+    model: str | None
+
+    def place(self, offset: int) -> str:
+        """Where in the body a byte lies: `messages[0].content`, `tools[3].function.name`."""
+        return self.places[max(0, bisect_right(self.starts, offset) - 1)] if self.places else ""
+
+    def unit_index(self, offset: int) -> int:
+        """Which unit a byte lies in; behind the last, the number of units."""
+        return bisect_right([unit.end for unit in self.units], offset)
+
+
+class _Writer:
+    """Collects texts, the places they are of, and the units they form."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.length = self.chars = 0
+        self.starts: list[int] = []
+        self.places: list[str] = []
+        self.units: list[Unit] = []
+
+    def put(self, text: str, place: str) -> None:
+        """Add a text; a lone surrogate of the JSON is kept as the three bytes it would be."""
+        if not text:
+            return
+        if not self.places or self.places[-1] != place:
+            self.starts.append(self.length)
+            self.places.append(place)
+        data = text.encode("utf-8", "surrogatepass")
+        self._parts.append(data)
+        self.length += len(data)
+        self.chars += len(text)
+
+    def put_json(self, value: Any, place: str) -> None:
+        """Add a value as JSON, every leaf with its own place."""
+        _walk(value, place, self.put)
+
+    def close(self, start: int, kind: str, place: str, *, role: str = "", name: str = "") -> None:
+        """Everything since `start` is one unit."""
+        self.units.append(Unit(start=start, end=self.length, kind=kind, role=role, name=name,
+                               place=place))
+
+    def rendering(self, model: str | None) -> Rendering:
+        """What was collected."""
+        return Rendering(data=b"".join(self._parts), chars=self.chars, units=tuple(self.units),
+                         starts=self.starts, places=self.places, model=model)
+
+
+def render(body: Any) -> Rendering:
+    """The rendering of a plain prompt (a str) or of a request body (a dict) of any known kind."""
+    writer = _Writer()
+    if isinstance(body, str):
+        body = {"prompt": body}
+    if isinstance(body.get("prompt"), str) and "messages" not in body:
+        _prompt(writer, body["prompt"])
+        return writer.rendering(_model(body))
+    for field in ("tools", "functions"):
+        for index, tool in enumerate(_list(body.get(field))):
+            start, place = writer.length, f"{field}[{index}]"
+            writer.put_json(tool, place)
+            writer.put("\n", place)
+            writer.close(start, TOOL, place, name=tool_name(tool))
+    for key in SETTINGS:
+        if body.get(key) is not None:
+            start = writer.length
+            writer.put(f"{key}: ", key)
+            writer.put_json(body[key], key)
+            writer.put("\n", key)
+            writer.close(start, SETTING, key, name=key)
+    for key in ("system", "instructions"):
+        if body.get(key):
+            start = writer.length
+            writer.put("<|system|>\n", key)
+            _content(writer, body[key], key)
+            writer.put("\n", key)
+            writer.close(start, SYSTEM, key, role="system")
+    field = "messages" if "messages" in body else "input"
+    messages = body.get(field)
+    if isinstance(messages, str):
+        _message(writer, {"role": "user", "content": messages}, field, content_place=field)
+    for index, message in enumerate(_list(messages)):
+        _message(writer, message, f"{field}[{index}]")
+    return writer.rendering(_model(body))
+
+
+def _prompt(writer: _Writer, text: str) -> None:
+    """A plain prompt as it is; what a chat template marked as messages are its units."""
+    marks = list(ROLE_MARK.finditer(text)) if any(mark in text for mark in MARKS) else []
+    if len(marks) < LEAST_MARKS:
+        writer.put(text, "prompt")
+        writer.close(0, TEXT, "prompt")
+        return
+    if marks[0].start():
+        writer.put(text[:marks[0].start()], "prompt")
+        writer.close(0, TEXT, "prompt")
+    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+        start = writer.length
+        writer.put(text[mark.start():following.start() if following else len(text)], "prompt")
+        role = next((group.lower() for group in mark.groups() if group), "user")
+        kind = SYSTEM if role in SYSTEM_ROLES else MESSAGE
+        writer.close(start, kind, "prompt", role=ROLE_NAMES.get(role, role))
+
+
+def tool_name(tool: Any) -> str:
+    """The name that a tool is known by, in any of the body kinds; "" where it has none."""
+    if not isinstance(tool, dict):
+        return ""
+    function = tool.get("function")
+    named = function if isinstance(function, dict) else tool
+    return str(named.get("name") or tool.get("type") or "")
+
+
+def _model(body: dict[str, Any]) -> str | None:
+    model = body.get("model")
+    return model if isinstance(model, str) else None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _message(writer: _Writer, message: Any, place: str, *, content_place: str = "") -> None:
+    """One message or input item, as a unit that ends with a line end."""
+    start = writer.length
+    if not isinstance(message, dict):
+        writer.put_json(message, place)
+        writer.put("\n", place)
+        writer.close(start, MESSAGE, place)
+        return
+    role = str(message.get("role") or message.get("type") or "")
+    if role == "reasoning":
+        shown = [*_list(message.get("summary")), *_list(message.get("content"))]
+        _thinking(writer, "".join(str(part.get("text", "")) for part in shown
+                                  if isinstance(part, dict)) or _hashed("sealed", message), place)
+    else:
+        writer.put(f"<|{role}|>\n", f"{place}.role")
+        if message.get("name"):
+            writer.put(f"{message['name']}\n", f"{place}.name")
+        for key in THINKING_FIELDS:
+            if isinstance(message.get(key), str) and message[key]:
+                _thinking(writer, message[key], f"{place}.{key}")
+                break
+        for key in ("content", "output"):
+            _content(writer, message.get(key), content_place or f"{place}.{key}")
+        _calls(writer, message, place)
+    writer.put("\n", place)
+    kind = SYSTEM if role in SYSTEM_ROLES else MESSAGE
+    writer.close(start, kind, place, role=role, name=str(message.get("name") or ""))
+
+
+def _calls(writer: _Writer, message: dict[str, Any], place: str) -> None:
+    """Tool calls in their several spellings, and the ids that tie an answer to its call."""
+    calls = [(call, f"{place}.tool_calls[{index}]")
+             for index, call in enumerate(_list(message.get("tool_calls")))]
+    calls.append((message.get("function_call"), f"{place}.function_call"))
+    calls.append(({key: message.get(key) for key in CALL_KEYS
+                   if key not in ("name", "id")}, place))
+    for call, where in calls:
+        if not isinstance(call, dict):
+            continue
+        function = call.get("function")
+        named, inner = (function, f"{where}.function") if isinstance(function, dict) else (
+            call, where)
+        for of, keys, path in ((named, CALL_KEYS[:2], inner), (call, CALL_KEYS[2:], where)):
+            for key in keys:
+                if of.get(key):
+                    writer.put("\n", where)
+                    value = of[key]
+                    (writer.put if isinstance(value, str) else writer.put_json)(
+                        value, f"{path}.{key}")
+
+
+def _thinking(writer: _Writer, text: str, place: str) -> None:
+    writer.put(f"<think>\n{text}\n</think>\n", place)
+
+
+def _content(writer: _Writer, content: Any, place: str) -> None:
+    """A content: one text, or parts, which are set line by line."""
+    if content is None:
+        return
+    if isinstance(content, str):
+        writer.put(content, place)
+        return
+    if not isinstance(content, list):
+        writer.put_json(content, place)
+        return
+    for index, part in enumerate(content):
+        if index:
+            writer.put("\n", place)
+        _part(writer, part, f"{place}[{index}]")
+
+
+def _part(writer: _Writer, part: Any, place: str) -> None:
+    if isinstance(part, str):
+        writer.put(part, place)
+        return
+    if not isinstance(part, dict):
+        writer.put_json(part, place)
+        return
+    kind = str(part.get("type", "text"))
+    if kind in TEXT_PARTS:
+        writer.put(str(part.get("text") or part.get("refusal") or ""), f"{place}.text")
+    elif media := next((name for name in MEDIA if name in kind), ""):
+        writer.put(_hashed(media, part), place)
+    elif kind in ("thinking", "redacted_thinking"):
+        _thinking(writer, str(part.get("thinking") or _hashed("sealed", part)),
+                  f"{place}.thinking")
+    elif kind == "tool_result":
+        writer.put(f"{part.get('tool_use_id', '')}\n", f"{place}.tool_use_id")
+        _content(writer, part.get("content"), f"{place}.content")
+    elif kind == "tool_use":
+        writer.put(f"{part.get('name', '')}\n", f"{place}.name")
+        writer.put_json(part.get("input"), f"{place}.input")
+        writer.put(f"\n{part.get('id', '')}", f"{place}.id")
+    else:
+        writer.put_json(part, place)
+
+
+def _hashed(what: str, part: dict[str, Any]) -> str:
+    """Data that is no text, as its kind and a short hash: [image 3f2a9c1b]."""
+    kept = {key: value for key, value in part.items() if key not in (*NOT_READ, "id", "status")}
+    digest = hashlib.sha256(to_json(kept).encode("utf-8", "surrogatepass")).hexdigest()
+    return f"[{what} {digest[:HASH_CHARS]}]"

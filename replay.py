@@ -1,0 +1,147 @@
+"""Captured turns, sent again: what was predicted, reported and timed, turn by turn.
+
+as_sent   the turns as they were captured, one token of output each
+what_if   the same with the breaks mended that a transformation can mend
+cold      where only the clock speaks: each turn behind a beginning that nobody has seen
+
+A llama-server makes the prompt itself (its chat template, its tokenizer), so that the shared
+beginning is known in tokens before it is sent. Of a provider the shared characters are known, and
+its bodies are sent as they are: an earlier run may have left them in its cache, which turn 1 shows.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from captured import CHAT, PROMPT, Turn
+from causes import Comparison
+from common import common_prefix
+from explain import explain_turns
+from lab import USER, Lab, Message, Prompt
+from rendering import render
+from replay_tables import BROKE
+from sample import Sample
+from summary import AS_SENT, COLD, WHAT_IF
+from trouble import Trouble
+
+OUTPUT_TOKENS = 1
+# A reply of one token from an API may hold no piece at all; a few do.
+API_OUTPUT_TOKENS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """One turn, ready to be sent, and what it shares with the turn before."""
+
+    prompt: Prompt
+    body: dict[str, Any] | None
+    shared_chars: int
+    shared_tokens: int | None
+    notes: tuple[str, ...]
+
+
+def replay(lab: Lab) -> Iterator[Sample]:
+    """Every arm's turns in order; on an API the arms in turn, on a llama-server as blocks."""
+    turns = lab.settings.captured
+    arms = {AS_SENT: turns} | ({WHAT_IF: lab.settings.mended} if lab.settings.mended else {})
+    if lab.backend.counts_exactly:
+        for arm, chosen in arms.items():
+            for number, ready in enumerate(_as_the_server_does(lab, chosen), 1):
+                yield _asked(lab, arm, number, ready, OUTPUT_TOKENS)
+        return
+    prepared = {arm: list(_as_they_are(chosen)) for arm, chosen in arms.items()}
+    rng: random.Random = lab.rng("replay")
+    for number in range(1, len(turns) + 1):
+        for arm in rng.sample([*prepared, COLD], len(prepared) + 1):
+            ready = prepared[AS_SENT if arm == COLD else arm][number - 1]
+            yield _asked(lab, arm, number, _cold(lab, ready) if arm == COLD else ready,
+                         API_OUTPUT_TOKENS)
+
+
+def check(turns: Sequence[Turn], *, is_api: bool) -> None:
+    """Raises Trouble for turns that cannot be replayed."""
+    if len(turns) < 2:
+        raise Trouble("--replay: expected at least two turns, found one; give the prompts of a "
+                      "whole conversation")
+    other = next((turn for turn in turns if turn.kind not in (CHAT, PROMPT)), None)
+    if is_api and other is not None:
+        raise Trouble(f"--replay: expected chat-completions bodies or prompts, found "
+                      f"{other.kind} bodies ({other.source}); --explain reads them, and "
+                      "local_cache.py replays them on a llama-server")
+
+
+def broke(comparison: Comparison | None) -> str:
+    """What broke a turn, in words that hold nothing of the prompt; "" for the first turn."""
+    if comparison is None:
+        return ""
+    if not comparison.breaks:
+        return "nothing: the same turn again" if comparison.is_same else "nothing: it appends"
+    first, *more = comparison.breaks
+    return f"{first.detail}, in {first.at.place}" + (f" (+{len(more)})" if more else "")
+
+
+def _as_the_server_does(lab: Lab, turns: Sequence[Turn]) -> Iterator[Ready]:
+    """Each turn as the text and tokens that the server makes of it, behind one opening for all.
+
+    The opening is the same in every turn, so it takes nothing from what they share; but no earlier
+    run, and no other arm, has left its beginning in the server's memory.
+    """
+    opening = lab.opening()
+    before: tuple[str, Sequence[int]] = "", ()
+    for turn, found in zip(turns, explain_turns(turns), strict=True):
+        made = lab.patience.call(partial(lab.backend.prompt_tokens, turn.body(), opening))
+        assert made is not None
+        text, tokens = made
+        shared = common_prefix(before[1], tokens)
+        yield Ready(prompt=(Message(USER, text),), body=None,
+                    shared_chars=common_prefix(before[0], text),
+                    shared_tokens=min(shared, len(tokens) - 1),  # the last is always computed
+                    notes=_noted(found.comparison))
+        before = made
+
+
+def _as_they_are(turns: Sequence[Turn]) -> Iterator[Ready]:
+    """Each turn as its own body, whose rendering stands for its text."""
+    for turn, found in zip(turns, explain_turns(turns), strict=True):
+        body = turn.body()
+        text = body if isinstance(body, str) else body.get("prompt", "")
+        if turn.kind == PROMPT:
+            body = {"messages": [{"role": "user", "content": text}]}
+        assert isinstance(body, dict)
+        rendered = render(turn.body()).data.decode("utf-8", "surrogatepass")
+        yield Ready(prompt=(Message(USER, rendered),), body=body, shared_tokens=None,
+                    shared_chars=found.shared_chars, notes=_noted(found.comparison))
+
+
+def _cold(lab: Lab, ready: Ready) -> Ready:
+    """The turn with its tools renamed and its first message begun anew: nothing is shared."""
+    assert ready.body is not None
+    body = copy.deepcopy(ready.body)
+    opening = lab.opening()
+    for tool in body.get("tools") or ():
+        if isinstance(tool.get("function"), dict):
+            tool["function"]["description"] = opening + str(
+                tool["function"].get("description", ""))
+            break
+    first = body["messages"][0]
+    if isinstance(first.get("content"), list):
+        first["content"].insert(0, {"type": "text", "text": opening})
+    else:
+        first["content"] = opening + str(first.get("content") or "")
+    return Ready(prompt=ready.prompt, body=body, shared_chars=0, shared_tokens=None, notes=())
+
+
+def _asked(lab: Lab, arm: str, number: int, ready: Ready, output_tokens: int) -> Sample:
+    return lab.ask("replay", arm, ready.prompt, output_tokens, turn=number, body=ready.body,
+                   shared=(ready.shared_chars, ready.shared_tokens), notes=ready.notes,
+                   cold=arm == COLD)[0]
+
+
+def _noted(comparison: Comparison | None) -> tuple[str, ...]:
+    said = broke(comparison)
+    return (BROKE + said,) if said else ()

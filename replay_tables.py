@@ -1,0 +1,171 @@
+"""A replay as text: predicted beside reported beside timed, a row a turn, and what it comes to.
+
+Pure functions from samples to strings of at most 80 columns.
+"""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+
+from common import compare
+from figures import UNKNOWN, ms
+from sample import Sample
+from summary import (
+    AS_SENT,
+    COLD,
+    WHAT_IF,
+    median,
+    prefill_s,
+    prefill_s_per_token,
+    recomputed_tokens,
+    valid,
+)
+
+COLUMNS, MOST_EXPENSIVE = 79, 3
+HALF = 0.5  # of a first turn, from which it was cached and not only its common head
+BROKE = "broke: "  # how the note on what broke begins
+TITLES = {AS_SENT: "replay: the turns as they were sent",
+          WHAT_IF: "what if: the same turns, mended as the remedies say",
+          COLD: "control: the same turns behind a beginning that nobody has seen"}
+
+
+def replay_table(samples: Sequence[Sample], *, native: bool) -> str:
+    """A table an arm, then the arms beside each other."""
+    parts = [_arm(samples, arm, native) for arm in (AS_SENT, WHAT_IF, COLD)
+             if any(s.arm == arm for s in samples)]
+    return "\n\n".join([*parts, "\n".join(_summary(samples, native))])
+
+
+def broke(sample: Sample) -> str:
+    """What broke this turn, as it was noted; "" for a first turn."""
+    return next((note.removeprefix(BROKE) for note in sample.notes if note.startswith(BROKE)), "")
+
+
+def median_reuse(samples: Sequence[Sample]) -> float | None:
+    """The median reported reuse of the turns as sent, from turn 2; None where none is reported."""
+    known = [r for s in valid(samples, AS_SENT, from_turn=2) if (r := s.reported_reuse) is not None]
+    return statistics.median(known) if known else None
+
+
+def _arm(samples: Sequence[Sample], arm: str, native: bool) -> str:
+    if native:
+        headers = ["turn", "tokens", "shared", "reused", "recomputed", "prefill ms"]
+    else:
+        headers = ["turn", "tokens", "shared", "cached", "TTFT ms"]
+    rows = []
+    for sample in (s for s in samples if s.arm == arm):
+        cells = [str(sample.turn), _count(sample.prompt_tokens), _shared(sample, native),
+                 _count(sample.cached_tokens)]
+        cells += ([_count(recomputed_tokens(sample)), ms(prefill_s(sample))] if native
+                  else [ms(sample.ttft_s)])
+        rows.append((cells, "failed" if sample.error else broke(sample).partition(", in ")[0]))
+    widths = [max(len(header), *(len(cells[n]) for cells, _ in rows))
+              for n, header in enumerate(headers)]
+    lines = [TITLES[arm], _line(headers, widths, "what broke" if arm != COLD else ""),
+             _line(["-" * width for width in widths], widths, "")]
+    lines += [_line(cells, widths, said) for cells, said in rows]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], said: str) -> str:
+    row = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+    room = COLUMNS - len(row) - 2
+    return f"{row}  {said if len(said) <= room else said[:room - 1] + '…'}".rstrip()
+
+
+def _shared(sample: Sample, native: bool) -> str:
+    if sample.turn == 1 or sample.arm == COLD:
+        return UNKNOWN
+    if native:
+        return _count(sample.shared_tokens)
+    share = sample.predicted_reuse
+    return UNKNOWN if share is None else f"{share:.0%}".replace("%", " %")
+
+
+def _summary(samples: Sequence[Sample], native: bool) -> list[str]:
+    lines = ["in all, from turn 2"]
+    for arm in (AS_SENT, WHAT_IF):
+        chosen = valid(samples, arm, from_turn=2)
+        if not chosen:
+            continue
+        sent, reused = (median(chosen, figure) for figure in (
+            lambda s: s.prompt_tokens, lambda s: s.cached_tokens))
+        computed = median(chosen, recomputed_tokens)
+        took = median(chosen, prefill_s if native else (lambda s: s.ttft_s))
+        what = "as sent" if arm == AS_SENT else "mended"
+        if computed is not None and sent is not None:
+            lines.append(f"  {what}: {computed:,.0f} of {sent:,.0f} tokens recomputed a turn, "
+                         f"{ms(took)} ms of {'prefill' if native else 'TTFT'} (medians)")
+        else:
+            lines.append(f"  {what}: {ms(took)} ms of TTFT (median); cached tokens are "
+                         f"{'not reported' if reused is None else _count(reused)}")
+    if not native:
+        lines += [*_against_cold(samples), *_already_cached(samples)]
+    elif misses := [s for s in valid(samples, AS_SENT, from_turn=2)
+                    if s.shared_tokens is not None and s.cached_tokens is not None
+                    and s.cached_tokens < s.shared_tokens]:
+        lines.append(f"  {len(misses)} turns reused less than they share with the turn before: the "
+                     "model or the")
+        lines.append("  server, not the prompt, lost it (a sliding window, a recurrent model, "
+                     "another client)")
+    return lines + _costs(samples)
+
+
+def _against_cold(samples: Sequence[Sample]) -> list[str]:
+    """TTFT of the turns as sent against the same turns cold."""
+    cold = {s.turn: s.ttft_s for s in valid(samples, COLD, from_turn=2)}
+    lines = []
+    for arm in (AS_SENT, WHAT_IF):
+        mine = {s.turn: s.ttft_s for s in valid(samples, arm, from_turn=2)}
+        turns = sorted(cold.keys() & mine.keys())
+        if not turns:
+            continue
+        found = compare([cold[t] for t in turns], [mine[t] for t in turns], paired=True)
+        interval = found.interval
+        lines.append(f"  {arm}: TTFT {'unknown' if found.ratio is None else f'{found.ratio:.2g}x'} "
+                     "of cold" + (f" (95 % interval {interval[0]:.2g} to {interval[1]:.2g})"
+                                  if interval else "") + f", n {len(turns)}")
+    return lines
+
+
+def _already_cached(samples: Sequence[Sample]) -> list[str]:
+    """Turn 1 of the arm as sent can share nothing with this run."""
+    first = next((s for s in samples if s.arm == AS_SENT and s.turn == 1 and s.counts), None)
+    if first is None or not first.cached_tokens or (first.reported_reuse or 0) < HALF:
+        return []
+    return [f"  turn 1 was cached already ({first.cached_tokens:,} tokens): by an earlier run, or",
+            "  by the agent itself; later turns may hit what no turn of this run left there"]
+
+
+def _costs(samples: Sequence[Sample]) -> list[str]:
+    """The breaks that cost most: tokens computed again that the turn before had behind a break."""
+    costs: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    before: Sample | None = None
+    for sample in (s for s in samples if s.arm == AS_SENT and s.counts):
+        computed, said = recomputed_tokens(sample), broke(sample)
+        if before is not None and computed is not None and before.prompt_tokens and sample.turn > 1:
+            new = max(0, (sample.prompt_tokens or 0) - before.prompt_tokens)
+            if said and not said.startswith("nothing"):
+                costs[said] += max(0, computed - new)
+                times[said] += 1
+        before = sample
+    if not costs:
+        return []
+    sent = sum(s.prompt_tokens or 0 for s in samples if s.arm == AS_SENT and s.counts)
+    each = median((s for s in samples if s.arm == AS_SENT), prefill_s_per_token)
+    took = "" if each is None else f" ({sum(costs.values()) * each:.3g} s)"
+    lines = [f"  about {sum(costs.values()):,} of {sent:,} tokens sent were computed again behind "
+             f"a break{took}"]
+    for said, cost in costs.most_common(MOST_EXPENSIVE):
+        text = f"{cost:,} tokens by {said}, {times[said]} time{'s' * (times[said] != 1)}"
+        lines += textwrap.wrap(text, COLUMNS, initial_indent="  ", subsequent_indent="    ",
+                               break_on_hyphens=False)
+    return [*lines, "  --explain shows each break with both its sides, and the remedy"]
+
+
+def _count(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.0f}"
