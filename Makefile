@@ -10,7 +10,7 @@ GATEWAY_VENV := .venv-gateway
 
 ## demo: measure a small real model on a real llama-server, no key and no server needed
 demo: $(VENV)/.demo
-	$(PY) local_cache.py --demo
+	$(PY) local_cache.py --demo --plot --report
 
 ## demo-api: the same server seen from outside, as a cloud API is
 demo-api: $(VENV)/.demo
@@ -43,8 +43,8 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-$(VENV)/.demo: $(VENV)/.python requirements.txt requirements-demo.txt
-	$(PIP) -r requirements.txt
+$(VENV)/.demo: $(VENV)/.python requirements.txt requirements-demo.txt requirements-plot.txt requirements-report.txt
+	$(PIP) -r requirements.txt -r requirements-plot.txt -r requirements-report.txt
 	$(PIP) --no-deps -r requirements-demo.txt
 	touch $@
 

@@ -24,6 +24,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import cli
+import cli_output
 import cli_prompts
 from providers import DEFAULT, PROVIDERS, Provider
 from trouble import Trouble
@@ -66,6 +67,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
                         help="the NAME of the environment variable that holds the key")
     cli.add_common_flags(parser, DEFAULTS, STALL_S)
     cli_prompts.add_flags(parser)
+    cli_output.add_flags(parser)
     return cli.parse(parser, argv)
 
 
@@ -136,6 +138,7 @@ def measure(args: argparse.Namespace) -> int:
     settings = cli.settings(args, DEFAULTS, DEMO)
     settings, mended = cli_prompts.with_turns(args, settings, console.say, is_api=True)
     out = cli.output_path(args, "api_timing")
+    beside = cli_output.files(args, out)
     embedded_context = runner.embedded_context(args, settings)
     notes = mended
     if embedded_context is not None:
@@ -154,7 +157,10 @@ def measure(args: argparse.Namespace) -> int:
     if not args.dry_run:
         _import_sdk()
     planned = [calibration(settings), *plan(settings)]
-    if runner.announce(args, console, [where, describe(planned, rough=True)]):
+    costs = embedded_context is None
+    prices = cli_output.prices(args, chosen.where.url if chosen.where else "", chosen.model)
+    if runner.announce(args, console, [where, describe(planned, rough=True),
+                                       *cli_output.estimate(planned, prices)]):
         return cli.EXIT_MEASURED
     from calibration import calibrate
     from openai_api import OpenAIEndpoint
@@ -173,7 +179,8 @@ def measure(args: argparse.Namespace) -> int:
         rate = endpoint.document_tokens_per_char or endpoint.tokens_per_char
         settings = cut_document(settings, lambda text: round(len(text) * rate))
         return runner.run(args, settings, out, endpoint, console, patience,
-                          endpoint=endpoint.endpoint(), notes=notes)
+                          endpoint=endpoint.endpoint(), notes=notes, planned=planned,
+                          beside=beside, prices=prices, costs=costs or prices is not None)
 
 
 def _import_sdk() -> None:

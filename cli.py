@@ -235,20 +235,26 @@ def show(args: argparse.Namespace) -> int:
     """Print a saved run's tables, or its JSON with all that is derived computed anew."""
     from pathlib import Path
 
-    from record import RecordError, load_run, to_text
+    import cli_output
+    from money import prices_json
+    from record import RecordError, load_run
     from remarks import text_columns
-    from tables import render
 
     try:
         saved = load_run(Path(args.show))
-        text = to_text(saved).rstrip() if args.json else render(saved, text_columns())
+        found = cli_output.prices(args, "", None)
+        if found is not None:
+            saved.settings["prices"] = prices_json(found)
+        beside = cli_output.files(args, Path(args.show))
+        text = cli_output.text_of(args, saved, text_columns())
     except RecordError as error:
         raise Trouble(str(error)) from None
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         # Valid JSON with the right names, but somebody put other kinds of values there.
         raise Trouble(f"{args.show}: expected a run's JSON, found values of another kind "
                       f"({one_line(error)})") from None
-    return emit(text, EXIT_MEASURED)
+    written = cli_output.write(beside, saved, lambda said: print(said, file=sys.stderr))
+    return emit(text, EXIT_MEASURED if written else EXIT_NO_SAMPLE)
 
 
 def read_key(variable: str | None, environ: dict[str, str], known: Container[str]) -> str | None:

@@ -31,6 +31,7 @@ USER, ASSISTANT = "user", "assistant"
 COLD_SHARE, COLD_TOKENS = 0.01, 4
 
 FIRST_LOOK = 8
+COUNT_MARGIN = 1.2  # of a calibrated count, for a text unlike the one it was calibrated by
 STAMP = "Current time: {now:%Y-%m-%dT%H:%M:%S.%fZ}\n\n"
 
 
@@ -105,6 +106,10 @@ def look_turns(first: int, last: int) -> tuple[int, ...]:
     return (*turns, last)
 
 
+class Stopped(Exception):
+    """The run is to end before the next request; the message says why."""
+
+
 @dataclass(kw_only=True)
 class Lab:
     """One run's backend and settings, and what makes each of its prompts unlike the others."""
@@ -114,6 +119,8 @@ class Lab:
     on_request: Callable[[Sample], None] = lambda sample: None
     on_progress: Callable[[Progress], None] | None = None
     on_end: Callable[[str], None] = lambda text: None  # an experiment ended before its end
+    # Called with the most tokens that a prompt may have, and its output; may raise Stopped.
+    before_request: Callable[[int, int], None] | None = None
     patience: Patience = field(default_factory=lambda: Patience(0.0, lambda text: None))
     stall_s: float = math.inf
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -189,6 +196,8 @@ class Lab:
             asked_output_tokens=output_tokens, notes=notes,
         )
         answer = ""
+        if self.before_request is not None:
+            self.before_request(self._most_tokens(text), output_tokens)
         self.on_request(blank)
 
         def attempt() -> None:
@@ -225,6 +234,13 @@ class Lab:
                 sample = replace(sample, notes=(*sample.notes, note))
         return sample, answer
 
+
+    def _most_tokens(self, text: str) -> int:
+        """Tokens that a prompt may have at the most: by the count with a margin, or a token of
+        each byte, whichever is less."""
+        counted = COUNT_MARGIN * self.backend.count_tokens(text)
+        of_bytes = self.backend.head_tokens + len(text.encode("utf-8", "replace"))
+        return min(math.ceil(counted), of_bytes)
 
     def _with_shared(self, sample: Sample, text: str) -> Sample:
         """The sample with what its prompt shares with an earlier one and its answer."""

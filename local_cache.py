@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import cli
+import cli_output
 import cli_prompts
 from trouble import Trouble
 
@@ -51,6 +52,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
                         help="the NAME of the environment variable that holds the server's key")
     cli.add_common_flags(parser, DEFAULTS, STALL_S)
     cli_prompts.add_flags(parser)
+    cli_output.add_flags(parser)
     return cli.parse(parser, argv)
 
 
@@ -83,6 +85,7 @@ def measure(args: argparse.Namespace) -> int:
     settings = cli.settings(args, DEFAULTS, DEMO)
     settings, mended = cli_prompts.with_turns(args, settings, console.say, is_api=False)
     out = cli.output_path(args, "local_cache")
+    beside = cli_output.files(args, out)
     if settings.until_sure:
         console.say("--until-sure changes nothing here: the server's counts decide, not the clock")
         settings = replace(settings, until_sure=False, max_turns=0)
@@ -101,12 +104,16 @@ def measure(args: argparse.Namespace) -> int:
         settings, notes = runner.fit(settings, facts.context_tokens, console, slots=slots,
                                   count=server.count_tokens, own_server=bool(embedded_url))
         planned = plan(settings, server.count_tokens, interleave=server.interleave_arms)
-        if runner.announce(args, console, [f"server: {server.url}\n      {facts.describe()}",
-                                        describe(planned, rough=False)]):
+        prices = cli_output.prices(args, "", None)
+        if runner.announce(args, console, [
+                f"server: {server.url}\n      {facts.describe()}", describe(planned, rough=False),
+                *cli_output.estimate(planned, prices)]):
             return cli.EXIT_MEASURED
         server.warm_up(patience)
         return runner.run(args, settings, out, server, console, patience,
-                          endpoint=server.endpoint(), notes=[*notes, *mended])
+                          endpoint=server.endpoint(), notes=[*notes, *mended],
+                          planned=planned, beside=beside, prices=prices,
+                          costs=prices is not None)
 
 
 @contextmanager

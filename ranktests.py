@@ -113,6 +113,40 @@ def interval(
     return None if cut is None else (math.exp(steps[cut]), math.exp(steps[-1 - cut]))
 
 
+def stratified_interval(
+    strata: Sequence[tuple[Sequence[float], Sequence[float]]]
+) -> tuple[float, float] | None:
+    """95 % interval of one ratio that holds in every stratum; None where they cannot give one.
+
+    Between order statistics of all differences within strata: how many of them lie above the true
+    one is a sum of independent Mann-Whitney statistics, whose distribution is their convolution
+    (van Elteren 1960, with equal weights). One stratum gives what `interval` gives.
+    """
+    sizes = [(len(log_c), len(log_t)) for log_c, log_t in strata if log_c and log_t]
+    steps = sorted(t - c for log_c, log_t in strata for c in log_c for t in log_t)
+    cut = _cut(_stratified_tails(sizes)) if sizes else None
+    return None if cut is None else (math.exp(steps[cut]), math.exp(steps[-1 - cut]))
+
+
+def _stratified_tails(sizes: Sequence[tuple[int, int]]) -> Iterable[float]:
+    """P(U <= k) for k = 0, 1, …, of the sum of U over arms of these sizes."""
+    every = sum(n * m for n, m in sizes)
+    if any(n + m > _EXACT_UNPAIRED for n, m in sizes):
+        sigma = math.sqrt(sum(n * m * (n + m + 1) for n, m in sizes) / 12)
+        return (NORMAL.cdf((k + 0.5 - every / 2) / sigma) for k in range(every))
+    ways = {0: 1}
+    for n, m in sizes:
+        lowest, grown = m * (m + 1) // 2, dict[int, int]()
+        for total, more in _choose_sums(range(1, n + m + 1), m).items():
+            for below, count in ways.items():
+                at = below + total - lowest
+                grown[at] = grown.get(at, 0) + count * more
+        ways = grown
+    whole = math.prod(math.comb(n + m, m) for n, m in sizes)
+    counts = itertools.accumulate(ways.get(k, 0) for k in range(every + 1))
+    return (count / whole for count in counts)
+
+
 def _cut(tails: Iterable[float]) -> int | None:
     """The last k whose P(statistic <= k) is at most 2.5 %, if there is one."""
     inside = sum(1 for _ in itertools.takewhile(lambda p: p <= 0.025, tails))

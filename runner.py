@@ -10,28 +10,28 @@ import argparse
 import contextlib
 import os
 import platform
-import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import cli_output
 import experiments
 from cli import EXIT_INTERRUPTED, EXIT_MEASURED, EXIT_NO_SAMPLE, emit, on_stop_signals
 from cli_prompts import under
 from embedded import DEMO_CONTEXT_TOKENS, command, demo_model, serve
 from failures import ADVICE
-from lab import Backend, Lab, Settings
+from lab import Backend, Lab, Settings, Stopped
+from live import Live
+from money import Prices, prices_json, within
 from patience import Patience
-from plan import context_needed, estimate_tokens, fit_context
+from plan import Planned, context_needed, estimate_tokens, fit_context
 from record import Journal, RecordError, Run, to_text
 from remarks import text_columns
 from sample import Sample
-from tables import render
-from timing import Progress
 from trouble import Trouble
 from verdict import IMPOSSIBLE
 
@@ -97,30 +97,20 @@ class Console:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self.is_live = sys.stderr.isatty() and not quiet
-        self._live = ""
-        self._label = ""
+        self.live = Live(is_on=sys.stderr.isatty() and not quiet)
         self._advised: set[str] = set()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a live line."""
+        return self.live.is_on
 
     def say(self, text: str, *, always: bool = False) -> None:
         """One line; `always` even under --quiet."""
         if always or not self._quiet:
-            self._draw("")
+            self.live.wipe()
             with contextlib.suppress(OSError):  # nobody reads it; the run goes on
                 print(text, file=sys.stderr, flush=True)
-
-    def request(self, asked: Sample) -> None:
-        """Show which request is under way."""
-        self._label = (f"{asked.experiment} {asked.arm}, "
-                       + (f"turn {asked.turn}" if asked.experiment == "cache"
-                          else f"repeat {asked.repeat}"))
-        self._draw(self._label)
-
-    def progress(self, progress: Progress) -> None:
-        """Show how far the prefill of that request has come."""
-        done = progress.processed_tokens >= progress.total_tokens
-        self._draw(f"{self._label}: " + ("writing" if done else f"prefill "
-                   f"{progress.processed_tokens:,} / {progress.total_tokens:,} tokens"))
 
     def failed(self, sample: Sample) -> None:
         """Why a request failed, and at the first of its kind what to do."""
@@ -131,28 +121,21 @@ class Console:
         self.say(f"{sample.experiment} {sample.arm} turn {sample.turn} failed: "
                  f"{sample.error.message}" + (f"; {advice}" if advice else ""), always=True)
 
-    def done(self) -> None:
-        """Wipe the live line."""
-        self._draw("")
-
-    def _draw(self, text: str) -> None:
-        if self.is_live and text != self._live:
-            columns = shutil.get_terminal_size().columns - 1
-            text = text[:columns]
-            # Two more columns, for the ^C that a terminal writes behind the line.
-            width = min(len(self._live) + 2, columns)
-            with contextlib.suppress(OSError):
-                sys.stderr.write("\r" + text.ljust(width) + ("" if text else "\r"))
-                sys.stderr.flush()
-            self._live = text
-
 
 def run(
     args: argparse.Namespace, wanted: Settings, out: Path, backend: Backend, console: Console,
     patience: Patience, *, endpoint: dict[str, Any], notes: list[str],
+    planned: Sequence[Planned], beside: dict[str, Path], prices: Prices | None = None,
+    costs: bool = False,
 ) -> int:
-    """Run the experiments, keep every sample as it comes, print, and return the exit status."""
+    """Run the experiments, keep every sample as it comes, print, and return the exit status.
+
+    beside: the files that are wanted beside the record; costs: whether this run costs money, so
+    that a bill belongs to it.
+    """
     record = _blank_run(args, wanted, endpoint, notes)
+    if costs:
+        record.settings["prices"] = None if prices is None else prices_json(prices)
     try:
         journal = Journal(out, record)
     except RecordError as error:
@@ -165,13 +148,17 @@ def run(
         console.say(text, always=True)
 
     lab = Lab(backend=backend, settings=wanted, patience=patience, stall_s=args.stall_timeout,
-              on_request=console.request, on_end=on_end,
-              on_progress=console.progress if console.is_live else None)
+              on_request=console.live.request, on_end=on_end,
+              on_progress=console.live.progress if console.is_live else None)
+    if args.max_cost is not None and prices is not None:
+        lab.before_request = within(args.max_cost, prices, record.samples)
+    console.live.start(planned, wanted.turns, cli_output.spent(prices))
     status = EXIT_NO_SAMPLE
     complete = False
     try:
         for sample in experiments.run(lab):
             journal.add(sample)
+            console.live.answered(record.samples)
             if sample.error is not None:
                 console.failed(sample)
             elif not sample.counts:
@@ -179,10 +166,12 @@ def run(
                             f"{sample.notes[-1]}")
         complete = True
         status = EXIT_MEASURED if _is_answered(record) and not ended else EXIT_NO_SAMPLE
+    except Stopped as stopped:
+        on_end(str(stopped))
     except KeyboardInterrupt:
         status = EXIT_INTERRUPTED
     finally:
-        console.done()
+        console.live.stop()
         path = _finish(journal, console, complete=complete)
     if not record.samples:
         console.say("stopped before anything was measured; nothing was written", always=True)
@@ -192,10 +181,12 @@ def run(
         status = EXIT_NO_SAMPLE if status == EXIT_MEASURED else status
     if path is None and status == EXIT_MEASURED:
         status = EXIT_NO_SAMPLE  # measured, but not kept
-    status = emit(to_text(record).rstrip() if args.json or path is None
-                  else render(record, text_columns()), status)
+    status = emit(to_text(record).rstrip() if path is None
+                  else cli_output.text_of(args, record, text_columns()), status)
     if path is not None:
         console.say(f"raw data{'' if complete else ' (incomplete)'}: {path}")
+    if not cli_output.write(beside, record, console.say) and status == EXIT_MEASURED:
+        status = EXIT_NO_SAMPLE
     return status
 
 

@@ -10,7 +10,10 @@ from collections.abc import Callable
 import pytest
 
 import api_timing
+import compare
 import local_cache
+import plot
+import report
 from conftest import ROOT
 from providers import PROVIDERS
 
@@ -19,7 +22,8 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 SHELL_LINES = [line for block in re.findall(r"```sh\n(.*?)```", README, re.S)
                for line in block.splitlines() if line and not line.startswith("#")]
 PARSERS: dict[str, Callable[[list[str] | None], argparse.Namespace]] = {
-    "local_cache.py": local_cache.parse, "api_timing.py": api_timing.parse}
+    "local_cache.py": local_cache.parse, "api_timing.py": api_timing.parse,
+    "plot.py": plot.parse, "compare.py": compare.parse, "report.py": report.parse}
 SCRIPT_LINES = [line for line in SHELL_LINES if any(script in line for script in PARSERS)]
 MAKE_LINES = [line for line in SHELL_LINES if line.startswith("make ")]
 

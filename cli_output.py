@@ -1,0 +1,165 @@
+"""The flags for what becomes of a run beside its tables: pictures, a page, exports, and money.
+
+Like cli.py, imports nothing that `--help` does not need.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from trouble import Trouble
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from money import Prices
+    from plan import Planned
+    from record import Run
+    from sample import Sample
+
+BESIDE = ""  # a flag without a name: beside the JSON
+SUFFIXES = {"plot": ".png", "report": ".html", "csv": ".csv"}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags, in two groups."""
+    see = parser.add_argument_group("see it").add_argument
+    see("--plot", metavar="FILE", nargs="?", const=BESIDE,
+        help="a picture of the run, PNG or SVG (default: beside the JSON; needs matplotlib)")
+    see("--report", metavar="FILE", nargs="?", const=BESIDE,
+        help="one self-contained HTML page (default: beside the JSON; needs jinja2)")
+    see("--csv", metavar="FILE", nargs="?", const=BESIDE,
+        help="a row a sample (default: beside the JSON)")
+    see("--markdown", action="store_true",
+        help="print Markdown, for an issue or a pull request, instead of tables")
+    pay = parser.add_argument_group("money (USD)").add_argument
+    pay("--price-in", metavar="USD", type=_usd, help="a million input tokens")
+    pay("--price-cached", metavar="USD", type=_usd, help="a million of those that were cached")
+    pay("--price-out", metavar="USD", type=_usd, help="a million output tokens")
+    pay("--max-cost", metavar="USD", type=_usd, help="stop before more than this is spent")
+
+
+def _usd(text: str) -> Any:
+    from money import usd
+
+    return usd(text)
+
+
+def files(args: argparse.Namespace, out: Path) -> dict[str, Path]:
+    """Which files are wanted beside the JSON. Raises Trouble, before anything is measured, for one
+    that could not be written."""
+    from pathlib import Path
+
+    if args.markdown and args.json:
+        raise Trouble("--markdown and --json: expected one of them, found both; leave one out")
+    wanted = {}
+    for name, suffix in SUFFIXES.items():
+        given = getattr(args, name)
+        if given is None:
+            continue
+        path = out.with_suffix(suffix) if given == BESIDE else Path(given)
+        if not path.parent.is_dir():
+            raise Trouble(f"--{name} {path}: expected a folder {path.parent}, found none; make it "
+                          "first")
+        if path.exists():
+            raise Trouble(f"--{name} {path}: it exists, and a result is never overwritten; give "
+                          "another name, or move the file")
+        wanted[name] = path
+    if "plot" in wanted:
+        from plot import check
+
+        check(wanted["plot"])
+    if "report" in wanted:
+        from report import check as has_template
+
+        has_template()
+    return wanted
+
+
+def write(wanted: dict[str, Path], run: Run, say: Callable[[str], None]) -> bool:
+    """Write them; a line for each, and whether all could be. What was measured is safe by now."""
+    done = True
+    for name, path in wanted.items():
+        try:
+            _write(name, path, run)
+            say(f"{name}: {path}")
+        except (Trouble, OSError, ValueError) as error:
+            done = False
+            say(f"warning: no {name}: {error}")
+    return done
+
+
+def _write(name: str, path: Path, run: Run) -> None:
+    if name == "plot":
+        from plot import write as draw
+
+        draw([run], path)
+        return
+    if name == "report":
+        from bill import of_run
+        from report import page
+
+        text = page(run, cost_lines=of_run(run))
+    else:
+        from exports import to_csv
+
+        text = to_csv(run)
+    with path.open("x", encoding="utf-8", newline="") as file:
+        file.write(text)
+
+
+def text_of(args: argparse.Namespace, run: Run, columns: int) -> str:
+    """What is printed of a run: its tables and its bill, Markdown, or the JSON."""
+    if args.json:
+        from record import to_text
+
+        return to_text(run).rstrip()
+    if args.markdown:
+        from exports import to_markdown
+
+        return to_markdown(run).rstrip()
+    from bill import of_run
+    from tables import render
+
+    lines = of_run(run)
+    return render(run, columns) + ("\n\n" + "\n".join(lines) if lines else "")
+
+
+def prices(args: argparse.Namespace, url: str, model: str | None) -> Prices | None:
+    """The prices that the flags give, else those that genai-prices knows. Raises Trouble for half
+    of them, and for a limit with no price."""
+    from datetime import UTC, datetime
+
+    from money import from_flags
+    from price_list import listed_prices
+
+    found = from_flags(args.price_in, args.price_cached, args.price_out)
+    if found is None and url and model:
+        found = listed_prices(url, model, datetime.now(UTC))
+    if found is None and args.max_cost is not None:
+        raise Trouble("--max-cost: expected a known price, found none; give --price-in and "
+                      "--price-out, or install genai-prices")
+    return found
+
+
+def estimate(planned: Sequence[Planned], known: Prices | None) -> list[str]:
+    """The plan's cost, or that no price is known."""
+    from money import estimate as most
+    from money import estimate_lines
+
+    return [] if known is None else estimate_lines(most(planned, known), known)
+
+
+def spent(known: Prices | None) -> Callable[[Sequence[Sample]], str]:
+    """What samples cost, in words; nothing where no price is known."""
+    from money import Cost, dollars, sample_cost
+
+    def words(samples: Sequence[Sample]) -> str:
+        if known is None:
+            return ""
+        costs = [cost for s in samples if (cost := sample_cost(s, known)) is not None]
+        return dollars(sum(costs, Cost()).high_usd)
+
+    return words

@@ -1,0 +1,333 @@
+"""What a picture of a run shows: the points, bars, lines and words of each panel.
+
+Pure functions from a Run to panels; `plot.py` draws them. Seconds and tokens; a figure that is
+unknown is counted in words and never becomes a point or a bar.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from common import Line, fit_line, ratio
+from curve import Curve, upward_curve
+from figures import ms
+from record import Run
+from remarks import inseparable
+from sample import Sample
+from summary import CACHE, FIGURES, Figure, of, prefill_s, recomputed_tokens
+from tables import LINE_REQUESTS, count, slope_line, times
+from trouble import one_line
+from verdict import JUDGED
+
+LENGTH, OUTPUT, PHASES = "length", "output", "phases"
+FROM_TURN = 2  # medians are of the turns that had an earlier one to reuse
+MOST_LABELLED_TURNS = 12
+WIDE = 10  # a range this many times its smallest value is drawn on a logarithmic scale
+LEAST_P = 0.0001
+MODEL_CHARS = 100
+SENSIBLE = 1e12  # no token count and no time is larger; a file may say anything
+
+ttft_s, total_s, inter_token_s, inter_chunk_s = (
+    FIGURES[name] for name in ("ttft_s", "total_s", "inter_token_s", "inter_chunk_s"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """Seconds against tokens, a point a request; `said` are the lines beneath."""
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    points: tuple[tuple[float, float], ...]
+    line: Line | None
+    curve: Curve | None
+    is_log: bool
+    said: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One turn of one arm: `height` on top of `base`, in tokens or seconds."""
+
+    arm: str
+    turn: int
+    base: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """*cache* turn by turn, arms side by side.
+
+    Of a server that counts, tokens recomputed (`height`) on top of tokens reused (`base`); else
+    TTFT in seconds. gaps: (arm, turn) without a figure; is_labelled: few enough for a number each.
+    """
+
+    name: str
+    title: str
+    y_label: str
+    is_tokens: bool
+    arms: tuple[str, ...]
+    bars: tuple[Bar, ...]
+    gaps: tuple[tuple[str, int], ...]
+    medians: dict[str, float | None]
+    is_labelled: bool
+    said: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One figure of one arm over the turns, in seconds; median None: nothing is known."""
+
+    figure: str
+    arm: str
+    values: tuple[float, ...]
+    median: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phases:
+    """TTFT and inter-token latency of the arms on one scale."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    is_log: bool
+    said: tuple[str, ...]
+
+
+Panel = Points | Bars | Phases
+
+
+def panels(run: Run) -> list[Panel]:
+    """The panels of the experiments that the run has, in the order of the tables."""
+    native = run.tool == "local_cache"
+    found: list[Panel] = []
+    if samples := of(run.samples, LENGTH):
+        found.append(length_points(samples, native=native))
+    if samples := of(run.samples, OUTPUT):
+        found.append(output_points(samples))
+    samples = of(run.samples, CACHE)
+    if any(s.arm in JUDGED for s in samples):
+        codes = {verdict.arm: verdict.code for verdict in run.verdicts()}
+        found += [cache_bars(samples, codes, native=native), phase_rows(samples)]
+    return found
+
+
+def headline(run: Run, shown: Sequence[Panel]) -> str:
+    """What the run found, in one sentence of medians; the panels' titles without *cache*.
+
+    Empty where one panel's title says it all.
+    """
+    for panel in shown:
+        if isinstance(panel, Bars):
+            unit = "tokens" if panel.is_tokens else "ms"
+            middle = {arm: shown_value(value, panel.is_tokens)
+                      for arm, value in panel.medians.items() if value is not None}
+            if len(middle) == len(JUDGED):
+                return (f"A turn {'recomputes' if panel.is_tokens else 'waits'} "
+                        f"{middle['append']} {unit} where new text is appended, "
+                        f"{middle['prepend']} {unit} where the time stands in front")
+    return "; ".join(panel.title for panel in shown) if len(shown) > 1 else ""
+
+
+def caption(run: Run) -> str:
+    """Which run this is: the script, the model, the host, the date."""
+    host = urlsplit(str(run.endpoint.get("url") or "")).netloc
+    place = f" at {host}" if host else ""
+    model = one_line(run.endpoint.get("model") or "model unknown", limit=MODEL_CHARS)
+    return (f"{run.tool} {run.version}: {model}{place}, "
+            f"{run.created_at[:16].replace('T', ' ')} UTC")
+
+
+def length_points(samples: Sequence[Sample], *, native: bool) -> Points:
+    """Prefill, or TTFT where only that is seen, against input tokens."""
+    what = "prefill" if native else "TTFT"
+    return _points(samples, LENGTH, what, "input tokens", lambda s: s.prompt_tokens,
+                   prefill_s if native else ttft_s, scale=1000, unit="1,000 input tokens")
+
+
+def output_points(samples: Sequence[Sample]) -> Points:
+    """Total time against the output tokens that came, which may be fewer than asked for."""
+    return _points(samples, OUTPUT, "total time", "output tokens", lambda s: s.output_tokens,
+                   total_s, scale=1, unit="output token")
+
+
+def _points(
+    samples: Sequence[Sample], name: str, what: str, x_label: str, x: Figure, y: Figure, *,
+    scale: int, unit: str,
+) -> Points:
+    drawn = [(s.arm, known_x, known_y) for s in samples if s.counts
+             and (known_x := usable(x(s))) is not None and (known_y := usable(y(s))) is not None]
+    sizes, xs, ys = ([d[0] for d in drawn], [d[1] for d in drawn], [d[2] for d in drawn])
+    # As the table has it: a line needs two sizes, not the rounding of one.
+    line = fit_line(xs, ys) if len(set(sizes)) > 1 else None
+    sentence = slope_line(line, f"{what} grows by", unit, scale)
+    curve = upward_curve(xs, ys, sizes) if sentence else None
+    said = []
+    few = line is None or line.n < LINE_REQUESTS
+    title = sentence.partition(" (")[0] or (
+        f"{what} against {x_label}: {'too few requests for a slope' if few else 'no growth shown'}")
+    if curve is not None:
+        low, high = min(xs), max(xs)
+        first, last = (f"{ms(curve.slope_at(at) * scale)} ms" for at in (low, high))
+        # A parabola may fall at its short end, where there is least to fit.
+        rate = (f"{first} per {unit} at {count(low)}, {last} at {count(high)}"
+                if curve.slope_at(low) > 0 else f"{last} per {unit} at {count(high)}")
+        title = f"{what} grows faster than linearly: by {rate}"
+        said.append("curve a + b·x + c·x²: better than a line, c above 0 (Welch's test, "
+                    f"{_p(curve.p_value)})")
+        said.append(f"line: {sentence.partition(' by ')[2]}")
+    elif sentence:
+        said.append(sentence.partition(" (")[2].rstrip(")"))
+    if not drawn:
+        title = f"{what} against {x_label}: nothing to draw"
+    short = sum(s.counts and s.output_tokens is not None
+                and s.output_tokens < s.asked_output_tokens for s in samples)
+    if name == OUTPUT and short:
+        said.append(f"{short} of {len(samples)} answers stopped before the length asked for")
+    return Points(
+        name=name, title=title[0].upper() + title[1:], x_label=x_label, y_label=what,
+        points=tuple(zip(xs, ys, strict=True)),
+        line=line if sentence else None, curve=curve, is_log=is_wide(xs) and min(ys) > 0,
+        said=(*said, *_missing(samples, len(drawn)), *_clock(samples)))
+
+
+def cache_bars(samples: Sequence[Sample], codes: dict[str, str], *, native: bool) -> Bars:
+    """The turns of append and prepend side by side; each arm's verdict code in the title."""
+    asked = [s for s in samples if s.arm in JUDGED]
+    arms = tuple(arm for arm in JUDGED if any(s.arm == arm for s in asked))
+    heights: dict[str, dict[int, Bar]] = {arm: {} for arm in arms}
+    is_tokens = native and any(_token_bar(s) is not None for s in asked)
+    for sample in asked:
+        bar = _token_bar(sample) if is_tokens else _time_bar(sample)
+        if bar is not None:
+            heights[sample.arm][sample.turn] = bar
+    turns = sorted({s.turn for s in asked})
+    medians = {arm: _median(bar.height for turn, bar in heights[arm].items() if turn >= FROM_TURN)
+               for arm in arms}
+    known = [f"{arm} {shown_value(value, is_tokens)}" for arm, value in medians.items()
+             if value is not None]
+    what = "tokens recomputed a turn" if is_tokens else "TTFT in ms"
+    said = [f"{what}, median from turn {FROM_TURN}: {', '.join(known)}"] if known else [
+        f"no turn from {FROM_TURN} on is known: no median"]
+    bars = tuple(heights[arm][turn] for turn in turns for arm in arms if turn in heights[arm])
+    return Bars(
+        name=CACHE, title=" · ".join(f"{arm}: {codes[arm].upper().replace('_', ' ')}"
+                                     for arm in arms),
+        y_label="prompt tokens" if is_tokens else "TTFT", is_tokens=is_tokens, arms=arms,
+        bars=bars, medians=medians, is_labelled=len(turns) <= MOST_LABELLED_TURNS,
+        gaps=tuple((arm, turn) for turn in turns for arm in arms if turn not in heights[arm]),
+        said=(*said, *_missing(asked, len(bars)), *_clock(asked)))
+
+
+def _token_bar(sample: Sample) -> Bar | None:
+    reused, computed = usable(sample.cached_tokens), usable(recomputed_tokens(sample))
+    if not sample.counts or reused is None or computed is None:
+        return None
+    return Bar(arm=sample.arm, turn=sample.turn, base=reused, height=computed)
+
+
+def _time_bar(sample: Sample) -> Bar | None:
+    waited = usable(ttft_s(sample))
+    if not sample.counts or waited is None:
+        return None
+    return Bar(arm=sample.arm, turn=sample.turn, base=0.0, height=waited)
+
+
+def phase_rows(samples: Sequence[Sample]) -> Phases:
+    """TTFT and inter-token latency of both arms, from the turn that could reuse something.
+
+    Where no output tokens were reported it is inter-chunk latency, and called so.
+    """
+    asked = [s for s in samples if s.arm in JUDGED and s.turn >= FROM_TURN]
+    counted = [s for s in asked if s.counts]
+    by_token = any(usable(inter_token_s(s)) is not None for s in counted)
+    by_chunk = not by_token and any(usable(inter_chunk_s(s)) is not None for s in counted)
+    latency = "inter-chunk latency" if by_chunk else "inter-token latency"
+    each = inter_chunk_s if by_chunk else inter_token_s
+    arms = [arm for arm in JUDGED if any(s.arm == arm for s in samples)]
+    rows = []
+    for name, figure in (("TTFT", ttft_s), (latency, each)):
+        for arm in arms:
+            values = _known(figure(s) for s in counted if s.arm == arm)
+            rows.append(Row(figure=name, arm=arm, values=values, median=_median(values)))
+    middle = {(row.figure, row.arm): row.median for row in rows}
+    ratios = [ratio(middle.get((name, "prepend")), middle.get((name, "append")))
+              for name in ("TTFT", latency)]
+    if ratios[0] is not None:
+        other = "not known" if ratios[1] is None else times(ratios[1])
+        title = f"prepend / append: TTFT {times(ratios[0])}, {latency} {other}"
+    else:
+        title = f"TTFT and {latency} of {' and '.join(arms)}"
+    turns = {arm: sum(s.arm == arm for s in asked) for arm in arms}
+    fewer = [f"{row.arm} {row.figure} {len(row.values)} of {turns[row.arm]}"
+             for row in rows if len(row.values) < turns[row.arm]]
+    said = [f"a mark a turn from turn {FROM_TURN} on; the bar is the median",
+            *([f"turns with a known figure: {', '.join(fewer)}"] if fewer else [])]
+    return Phases(name=PHASES, title=title, rows=tuple(rows), said=tuple(said),
+                  is_log=is_wide([value for row in rows for value in row.values]))
+
+
+def _p(value: float) -> str:
+    return f"p {value:.1g}" if value >= LEAST_P else f"p below {LEAST_P}"
+
+
+def _missing(samples: Sequence[Sample], drawn: int) -> list[str]:
+    """How many samples are not in the picture, and why; nothing where all are."""
+    failed = sum(s.error is not None for s in samples)
+    left_out = sum(s.error is None and not s.counts for s in samples)
+    unknown = len(samples) - failed - left_out - drawn
+    parts = [f"{n} {why}" for n, why in (
+        (failed, "failed"), (left_out, "left out (not cold, or cut)"),
+        (unknown, "without a known figure")) if n]
+    return [f"not drawn, of {len(samples)} requests: {', '.join(parts)}"] if parts else []
+
+
+def _clock(samples: Sequence[Sample]) -> list[str]:
+    return [" ".join(text.split()) for text in inseparable(samples)]
+
+
+def usable(value: float | None) -> float | None:
+    """A figure that can be drawn; None for one that is unknown, below zero or beyond any sense.
+
+    Strict JSON still allows 1e999, which is an infinity here.
+    """
+    return value if value is not None and 0 <= value <= SENSIBLE else None
+
+
+def is_wide(values: Sequence[float]) -> bool:
+    """Whether values ask for a logarithmic scale, and can be shown on one."""
+    return bool(values) and min(values) > 0 and max(values) >= WIDE * min(values)
+
+
+def shown_value(value: float, is_tokens: bool) -> str:
+    """A bar's number as the tables have it: tokens, or milliseconds."""
+    return count(value) if is_tokens else ms(value)
+
+
+def trace(fit: Line | Curve, low: float, high: float, *, is_log: bool, steps: int = 100
+          ) -> list[tuple[float, float]]:
+    """Points of a fit between two x, evenly spaced on the axis; on a logarithmic one only those
+    above zero."""
+    found = []
+    for step in range(steps + 1):
+        part = step / steps
+        x = low * (high / low) ** part if is_log else low + (high - low) * part
+        y = fit.at(x) if isinstance(fit, Curve) else fit.intercept + fit.slope * x
+        if y > 0 or not is_log:
+            found.append((x, y))
+    return found
+
+
+def _known(values: Iterable[float | None]) -> tuple[float, ...]:
+    return tuple(known for value in values if (known := usable(value)) is not None)
+
+
+def _median(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return statistics.median(known) if known else None

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""One run as one HTML page that needs nothing else: no network, no script, no other file.
+
+    python3 report.py run.json                # writes run.html beside it
+    python3 report.py run.json --out a.html
+
+Needs `pip install -r requirements-report.txt`; charts need what plot.py needs, and a page without
+them says so.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info < (3, 11):
+    sys.exit(f"report.py: expected Python 3.11 or newer, found {sys.version.split()[0]}; "
+             "run it with a newer python3")
+
+import argparse
+import importlib
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import cli
+from trouble import Trouble, one_line
+
+if TYPE_CHECKING:
+    from record import Run
+    from text_blocks import Block
+    from verdict import Verdict
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TEMPLATE = "report.html.j2"
+NO_CHARTS = ("No charts: {missing} is not installed. Run: python3 -m pip install -r "
+             "requirements-plot.txt, and make the page again.")
+# How a verdict is coloured; its words say the same.
+GOOD, BAD = {"hit"}, {"no_hit", "no_reuse_here", "contradiction", "not_cache", "nonsense_count"}
+METHOD = (
+    "The clock runs from a request's last byte to the arrival of each piece of the answer; TTFT "
+    "ends at the first piece that is not empty. Connecting, warming up and retries are outside it.",
+    "Every cold prompt begins with a word that no other has, and the server's own count is the "
+    "proof: one that was not cold enters no figure, nor does a request that failed.",
+    "Figures are medians with quartiles; rates come from reported tokens, never from chunks. "
+    "A dash is not reported, which is something else than 0.",
+    "A verdict sets three sources side by side: reuse predicted from the prompts, reported by the "
+    "server, and timed against cold prompts by an exact rank test. Where they disagree, it says "
+    "so.",
+    "Two controls run beside the arms: an identical repeat, which must be reused, and cold against "
+    "cold, which must show nothing. A prefix cache moves TTFT alone; decode stays.",
+)
+
+
+def page(run: Run, *, cost_lines: Sequence[str] = ()) -> str:
+    """The whole page. `cost_lines` are those of a bill, where one was made.
+
+    Raises Trouble where jinja2 is not installed.
+    """
+    from tables import heading
+    from text_blocks import blocks
+
+    template = _template()
+    title, *subtitle = heading(run).split("\n")
+    charts, no_charts = _charts(run)
+    return str(template.render(
+        title=title, subtitle=[s for s in subtitle if not s.startswith("INCOMPLETE")],
+        complete=run.complete, n_samples=len(run.samples),
+        verdicts=[_verdict(v) for v in run.verdicts()], charts=charts, no_charts=no_charts,
+        parts=list(_parts(run)), cost=blocks("\n".join(cost_lines)),
+        facts=list(_facts(run)), method=METHOD,
+        footer=f"Made by {run.tool} {run.version} on {run.created_at[:10]}, "
+               f"schema_version {run.schema_version}, from {len(run.samples)} requests."))
+
+
+def check() -> None:
+    """Raises Trouble where jinja2 is not installed."""
+    try:
+        import jinja2  # noqa: F401
+    except ImportError:
+        raise Trouble("expected the package jinja2 for the page, found none; run: python3 -m pip "
+                      "install -r requirements-report.txt") from None
+
+
+def _template() -> Any:
+    check()
+    import jinja2
+
+    # Autoescape by name of file would miss .j2; nothing here may depend on a name.
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True).get_template(TEMPLATE)
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    tone = "good" if verdict.code in GOOD else "bad" if verdict.code in BAD else "open"
+    return {"arm": verdict.arm, "code": verdict.code.upper().replace("_", " "), "tone": tone,
+            "lines": verdict.text.split("\n")}
+
+
+def _charts(run: Run) -> tuple[list[dict[str, Any]], str]:
+    """The charts as inline SVG, and, where there are none, why."""
+    from markupsafe import Markup
+
+    try:
+        panels: dict[str, str] = importlib.import_module("plot").svg_panels(run)
+    except ModuleNotFoundError as missing:
+        return [], NO_CHARTS.format(missing=missing.name)
+    except Trouble as trouble:
+        return [], f"No charts: {trouble}"
+    # Inside a page an SVG has no XML prologue. Its texts were escaped by what drew it.
+    charts = [{"name": name, "svg": Markup(svg[max(svg.find("<svg"), 0):])}
+              for name, svg in panels.items()]
+    return charts, "No charts: this run holds nothing to draw."
+
+
+def _parts(run: Run) -> Iterator[dict[str, Any]]:
+    """What a terminal gets, an experiment each, and what is said of the run as a whole."""
+    from text_blocks import Title, body
+
+    def is_title(block: Block) -> bool:
+        return isinstance(block, Title)
+
+    title: Title | None = None
+    for starts, group in itertools.groupby(body(run), is_title):
+        found = list(group)
+        if starts:
+            last = found[-1]
+            title = last if isinstance(last, Title) else None
+        else:
+            yield {"title": title, "blocks": found,
+                   "region": "run" if title is None else title.experiment}
+
+
+def _facts(run: Run) -> Iterator[tuple[str, str]]:
+    """Command, machine, endpoint and settings as names and values."""
+    yield "command", " ".join(run.command)
+    yield "created at", run.created_at
+    for part in ("environment", "endpoint", "settings"):
+        for name, value in _flat(getattr(run, part)):
+            yield f"{part} {name}", value
+
+
+def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name} ")
+        elif value is not None:
+            yield f"{prefix}{name}".replace("_", " "), (
+                value if isinstance(value, str) else
+                ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value))
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = cli.Parser(prog="report.py", description=__doc__.split("\n\n")[0])
+    parser.add_argument("run", metavar="RUN.json", help="a run that was saved")
+    parser.add_argument("--out", metavar="FILE", help="the page (default: RUN.html beside it)")
+    return cli.parse(parser, argv)
+
+
+def write(args: argparse.Namespace) -> str:
+    """Make the page and write it, never over another file; returns its path."""
+    from pathlib import Path
+
+    from record import RecordError, load_run
+
+    out = Path(args.out) if args.out else Path(args.run).with_suffix(".html")
+    try:
+        html = page(load_run(Path(args.run)))
+    except RecordError as error:
+        raise Trouble(str(error)) from None
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise Trouble(f"{args.run}: expected a run's JSON, found values of another kind "
+                      f"({one_line(error)})") from None
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(html)
+    except FileExistsError:
+        raise Trouble(f"{out} exists, and is not overwritten: give --out another name, or move it"
+                      ) from None
+    except OSError as error:
+        raise Trouble(f"--out {out}: cannot write there ({error.strerror}); give a path in a "
+                      "folder that exists and is writable") from None
+    return str(out)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse, write the page, print its name. Returns the exit status."""
+    args = parse(argv)
+    return cli.guard("report.py", lambda: cli.emit(write(args), cli.EXIT_MEASURED))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

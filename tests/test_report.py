@@ -1,0 +1,223 @@
+"""The page of a run: what it says and in which order, what it escapes, and how the command ends."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import report
+from bill import bill, bill_lines
+from conftest import ROOT, assert_one_line, environment, run_script
+from record import Run, load_run, to_text
+from sample import Failure
+from tables import render
+from test_bad_commands import WITHOUT
+from test_exports import finished
+from test_money import FLAT
+from test_tables import NATIVE
+from trouble import Trouble
+
+SAVED = sorted((ROOT / "sample_output").glob("*.json"))
+SVG = '<?xml version="1.0"?>\n<!DOCTYPE svg>\n<svg viewBox="0 0 400 300"><path d="M0 0L9 9"/></svg>'
+EVIL = '<script>alert(1)</script><img src=x onerror=alert(2)> "\'&{{ 7*7 }}'
+NO_END = {"meta", "link", "path"}
+
+Draw = Callable[[Run], dict[str, str]]
+
+
+@pytest.fixture
+def plot(monkeypatch: pytest.MonkeyPatch) -> Callable[[Draw], None]:
+    """Puts a plot.py in place whose charts are those of a function."""
+    def put(draw: Draw) -> None:
+        module = ModuleType("plot")
+        module.svg_panels = draw  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "plot", module)
+
+    return put
+
+
+class Page(HTMLParser):
+    """Texts of the elements asked for, and whether every element is closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.attributes: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes.append((tag, dict(attrs)))
+        if tag not in NO_END:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in NO_END:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append((self.open[-1], data.strip()))
+
+    def of(self, *tags: str) -> list[str]:
+        return [text for tag, text in self.texts if tag in tags]
+
+
+def test_the_verdict_is_first_and_the_parts_are_in_order() -> None:
+    page = Page(report.page(finished(*NATIVE)))
+    assert page.of("h1", "h2") == ["local_cache: tiny", "Verdict", "Charts", "Tables",
+                                   "Environment", "Method"]
+    assert page.of("b") == ["HIT", "NO HIT"]
+    assert [t for t in page.of("h3") if ": " in t and not t.endswith(": ")] == [
+        "length: time to read the input (prefill), every prompt cold",
+        "output: time to write the output (decode), one short input",
+        "cache: one long context over several turns"]
+    assert len(page.of("li")) == 5
+
+
+@pytest.mark.parametrize("path", SAVED, ids=lambda path: path.name)
+def test_every_figure_of_the_terminal_is_on_the_page(path: Path) -> None:
+    run = load_run(path)
+    shown = " ".join(text for _, text in Page(report.page(run)).texts)
+    for cell in re.findall(r"[\d,.]*\d[\d,.]*", render(run)):
+        assert cell in shown
+
+
+def test_tables_have_headers_of_columns_and_rows_and_their_box_can_be_reached() -> None:
+    page = Page(report.page(finished(*NATIVE)))
+    cells = [a for tag, a in page.attributes if tag == "th"]
+    assert {a.get("scope") for a in cells} == {"col", "row"}
+    boxes = [a for _, a in page.attributes if a.get("class") == "scroll"]
+    assert len(boxes) == 5
+    assert all(a["tabindex"] == "0" and a["role"] == "region" and a["aria-label"] for a in boxes)
+    assert ("html", {"lang": "en"}) in page.attributes
+
+
+def test_a_hostile_run_is_text(plot: Callable[[Draw], None]) -> None:
+    plot(lambda run: {EVIL: SVG})
+    run = finished(replace(NATIVE[0], notes=(EVIL,)), *NATIVE[1:],
+                   replace(NATIVE[0], error=Failure(kind=EVIL, message=EVIL)), model=EVIL)
+    run.environment = {EVIL: EVIL}
+    run.settings = {EVIL: [EVIL], "deep": {EVIL: EVIL}}
+    run.notes, run.command, run.version = [EVIL], [EVIL], EVIL
+    html = report.page(run, cost_lines=[EVIL])
+    page = Page(html)
+    assert {tag for tag, _ in page.attributes} & {"script", "img", "iframe", "object"} == set()
+    assert not [name for _, a in page.attributes for name in a if name.startswith("on")]
+    assert "<script" not in html and "<img" not in html and "{{ 7*7 }}" in html
+    assert page.of("h1") == [f"local_cache: {EVIL}"]
+    assert EVIL in page.of("td") and EVIL in page.of("figcaption") and EVIL in page.of("p")
+
+
+def test_nothing_is_loaded_from_anywhere() -> None:
+    page = Page(report.page(load_run(SAVED[0])))
+    policy = [a["content"] for _, a in page.attributes
+              if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+                      "font-src data:"]
+    assert [a for _, a in page.attributes if "src" in a] == []
+    assert [a["href"] for _, a in page.attributes if "href" in a] == ["data:,"]
+
+
+def test_charts_are_drawn_inline_with_a_name(plot: Callable[[Draw], None]) -> None:
+    plot(lambda run: {"TTFT by input": SVG, "decode": SVG})
+    html = report.page(finished(*NATIVE))
+    page = Page(html)
+    assert page.of("figcaption") == ["TTFT by input", "decode"]
+    assert [a["aria-label"] for _, a in page.attributes if a.get("role") == "img"] == [
+        f"Chart: {name}. Its figures are in the tables below." for name in page.of("figcaption")]
+    assert html.count("<svg ") == 2 and "<?xml" not in html and html.count("<!DOCTYPE") == 1
+
+
+def test_without_charts_the_page_is_whole_and_says_what_to_install(
+    plot: Callable[[Draw], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "plot", None)
+    assert ("No charts: plot is not installed. Run: python3 -m pip install -r "
+            "requirements-plot.txt, and make the page again.") in report.page(finished(*NATIVE))
+
+    def refuse(run: Run) -> dict[str, str]:
+        raise Trouble("expected matplotlib, found none; run: pip install it")
+
+    plot(refuse)
+    assert "No charts: expected matplotlib, found none; run: pip install it" in report.page(
+        finished(*NATIVE))
+    plot(lambda run: {})
+    assert "No charts: this run holds nothing to draw." in report.page(finished(*NATIVE))
+
+
+def test_an_unfinished_run_and_one_without_cache_say_so() -> None:
+    run = finished(*NATIVE[:3])
+    assert "stopped before its end" not in report.page(run)
+    run.complete = False
+    html = report.page(run)
+    assert "This run was stopped before its end: what follows is of the 3 requests" in html
+    assert "None: the experiment <i>cache</i>" in html
+
+
+def test_a_bill_is_a_table() -> None:
+    run = finished(*NATIVE)
+    page = Page(report.page(run, cost_lines=bill_lines(bill(run.samples, FLAT))))
+    assert "Cost" in page.of("h2") and "USD" in page.of("th")
+    assert "prices from the flags" in page.of("p")
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_text_stands_out_from_its_ground_in_both_schemes(scheme: int) -> None:
+    """WCAG 2.1, 1.4.3: a contrast of 4.5 to 1 at least."""
+    css = (ROOT / "report.html.j2").read_text(encoding="utf-8")
+    named = [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
+             for block in re.findall(r":root \{(.*?)\}", css, re.S)][scheme]
+    for ground in ("paper", "panel"):
+        for ink in ("ink", "quiet", "good", "bad", "open"):
+            light, dark = sorted((luminance(named[ink]), luminance(named[ground])), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_the_command_writes_beside_the_run_and_never_over_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(to_text(finished(*NATIVE)))
+    done = run_script("report.py", "a.json", cwd=tmp_path, save=False)
+    assert (done.status, done.out, done.err) == (0, "a.html\n", "")
+    assert (tmp_path / "a.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert_one_line(run_script("report.py", "a.json", cwd=tmp_path, save=False), 2,
+                    "a.html exists, and is not overwritten")
+    done = run_script("report.py", "a.json", "--out", "b.html", cwd=tmp_path, save=False)
+    assert done.status == 0 and (tmp_path / "b.html").exists()
+    assert_one_line(run_script("report.py", "a.json", "--out", "no/b.html", cwd=tmp_path,
+                               save=False), 2, "--out no/b.html: cannot write there")
+
+
+@pytest.mark.parametrize(("content", "says"), [
+    ("{}", "found something else"), ("", "found something else"),
+    ('{"schema_version": 9}', "schema_version 1, found 9"),
+    (to_text(finished(*NATIVE)).replace('"environment": {', '"environment": 7, "x": {'),
+     "values of another kind"),
+])
+def test_a_file_that_is_no_run_is_one_line(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    assert_one_line(run_script("report.py", "a.json", cwd=tmp_path, save=False), 2, says)
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_without_jinja2_one_line_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(WITHOUT.format(package="jinja2"))
+    (tmp_path / "a.json").write_text(to_text(finished(*NATIVE)))
+    assert_one_line(
+        run_script("report.py", "a.json", cwd=tmp_path, save=False,
+                   env=environment(PYTHONPATH=str(tmp_path / "site"))),
+        2, "jinja2", "pip install -r requirements-report.txt")
