@@ -34,6 +34,7 @@ accuracy: $(VENV)/.dev
 	PYTHONPATH=. $(PY) tests/accuracy_statistics.py
 	PYTHONPATH=. $(PY) tests/accuracy_verdict.py
 	PYTHONPATH=. $(PY) tests/accuracy_recorder.py
+	PYTHONPATH=. $(PY) tests/accuracy_physics.py
 
 clean:
 	rm -rf $(VENV) $(GATEWAY_VENV) .mypy_cache .pytest_cache .ruff_cache

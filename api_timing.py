@@ -1,4 +1,11 @@
 #!/usr/bin/env python3
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#     "openai>=1.66,<4",
+#     "httpx>=0.27,<1",
+# ]
+# ///
 """Time a streaming OpenAI-compatible API from outside, and infer what its prefix cache does.
 
 A cloud API shows when pieces of the answer come, and perhaps how many tokens it counted; what the
@@ -33,10 +40,10 @@ if TYPE_CHECKING:
     from network import Address
 
 DEFAULTS = cli.Sizes(lengths=(2200, 9200, 77_600, 293_000), outputs=(200, 400, 800),
-                     context=100_000, turns=6, repeats=1)
+                     context=100_000, turns=6, repeats=1, pauses=(10, 60, 300))
 # Sizes that let all three experiments finish within three minutes on two cores.
 DEMO = cli.Sizes(lengths=(250, 500, 1000, 2000), outputs=(16, 32, 64, 128), context=1000, turns=6,
-                 repeats=3)
+                 repeats=3, pauses=(5, 15))
 
 # Between two pieces; the first may wait for a long prefill, or for thinking that is not streamed.
 STALL_S = 3600
@@ -160,8 +167,9 @@ def measure(args: argparse.Namespace) -> int:
     costs = embedded_context is None
     prices = cli_output.prices(args, chosen.where.url if chosen.where else "", chosen.model)
     if runner.announce(args, console, [where, describe(planned, rough=True),
-                                       *cli_output.estimate(planned, prices)]):
+                                       *cli_output.estimate(planned, prices, costs=costs)]):
         return cli.EXIT_MEASURED
+    spent = cli_output.calibration_cost(args, prices, settings)
     from calibration import calibrate
     from openai_api import OpenAIEndpoint
 
@@ -180,7 +188,8 @@ def measure(args: argparse.Namespace) -> int:
         settings = cut_document(settings, lambda text: round(len(text) * rate))
         return runner.run(args, settings, out, endpoint, console, patience,
                           endpoint=endpoint.endpoint(), notes=notes, planned=planned,
-                          beside=beside, prices=prices, costs=costs or prices is not None)
+                          beside=beside, prices=prices, costs=costs or prices is not None,
+                          spent_before=spent)
 
 
 def _import_sdk() -> None:

@@ -41,8 +41,13 @@ def _tool(tool: Any) -> Any:
 def _of_messages(messages: Any) -> Iterator[dict[str, Any]]:
     """Chat messages; those with Anthropic's tool parts become calls and results."""
     for message in _list(messages):
-        parts = _list(message.get("content"))
-        kinds = {part.get("type") for part in parts if isinstance(part, dict)}
+        if not isinstance(message, dict):
+            yield message  # the server says what it thinks of it
+            continue
+        content = _list(message.get("content"))
+        parts = [part if isinstance(part, dict) else {"type": "text", "text": part}
+                 for part in content]
+        kinds = {str(part.get("type")) for part in parts}
         if not kinds & {"tool_use", "tool_result", "thinking"}:
             yield message
             continue
@@ -52,7 +57,7 @@ def _of_messages(messages: Any) -> Iterator[dict[str, Any]]:
                        "content": _text(part.get("content"))}
         calls = [_call(part.get("id"), part.get("name"), json.dumps(part.get("input", {})))
                  for part in parts if part.get("type") == "tool_use"]
-        thinking = "".join(part.get("thinking", "") for part in parts
+        thinking = "".join(str(part.get("thinking") or "") for part in parts
                            if part.get("type") == "thinking")
         text = _text([part for part in parts if part.get("type") == "text"])
         if calls or text or thinking:
@@ -67,9 +72,13 @@ def _of_responses(given: Any) -> Iterator[dict[str, Any]]:
         yield {"role": "user", "content": given}
         return
     for item in _list(given):
+        if isinstance(item, str):
+            item = {"role": "user", "content": item}
+        if not isinstance(item, dict):
+            continue
         kind = item.get("type", "message")
         if kind == "function_call":
-            call = _call(item.get("call_id"), item.get("name"), item.get("arguments", "{}"))
+            call = _call(item.get("call_id"), item.get("name"), _arguments(item))
             yield {"role": "assistant", "content": "", "tool_calls": [call]}
         elif kind == "function_call_output":
             yield {"role": "tool", "tool_call_id": item.get("call_id", ""),
@@ -82,6 +91,12 @@ def _of_responses(given: Any) -> Iterator[dict[str, Any]]:
 def _call(call_id: Any, name: Any, arguments: str) -> dict[str, Any]:
     return {"id": str(call_id or ""), "type": "function",
             "function": {"name": str(name or ""), "arguments": arguments}}
+
+
+def _arguments(item: dict[str, Any]) -> str:
+    """A call's arguments, which are JSON in a string, or the JSON itself."""
+    given = item.get("arguments") or "{}"
+    return given if isinstance(given, str) else json.dumps(given)
 
 
 def _text(content: Any) -> str:

@@ -7,13 +7,14 @@ behind the first break is what was sent again and could have been reused.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from divergence import Divergence, at_offset, char_count, divergence, parting, units_at
-from edits import SUMMARY_WORDS, edit, without_thinking
+from edits import SUMMARY_WORDS, THOUGHT_MARKS, edit, without_thinking
 from kinds import (
     COMPACTION,
     CUT,
@@ -208,11 +209,8 @@ def _messages(
 ) -> Edit:
     """A change among messages: which of them are gone, came in, were replaced or written anew."""
     olds, news = before.units[first:], after.units[b_first:]
-    old_texts = [_bytes(before, unit) for unit in olds]
-    new_texts = [_bytes(after, unit) for unit in news]
     old, new = olds[0], news[0]
-    alike = _aligned(old_texts, new_texts)
-    thought = _thinking(old_texts, new_texts, olds, news)
+    old_texts, new_texts, alike, thought = _texts(before, after, first, b_first)
     if thought is not None:
         return thought
     gone, come = alike or (len(olds), len(news))
@@ -255,6 +253,18 @@ def _messages(
                 before_end=a_end, after_end=b_end)
 
 
+@functools.lru_cache(maxsize=1)  # a message with many breaks is looked at once
+def _texts(before: Rendering, after: Rendering, first: int, b_first: int) -> tuple[
+        Sequence[bytes], Sequence[bytes], tuple[int, int] | None, Edit | None]:
+    """The messages of both from two of them on, where they go on alike, and the thinking."""
+    olds, news = before.units[first:], after.units[b_first:]
+    old_texts = [_bytes(before, unit) for unit in olds]
+    new_texts = [_bytes(after, unit) for unit in news]
+    thinks = any(mark.encode() in of.data for of in (before, after) for mark in THOUGHT_MARKS)
+    return (old_texts, new_texts, _aligned(old_texts, new_texts),
+            _thinking(old_texts, new_texts, olds, news) if thinks else None)
+
+
 def _thinking(
     old_texts: Sequence[bytes], new_texts: Sequence[bytes], olds: Sequence[Unit],
     news: Sequence[Unit],
@@ -266,7 +276,7 @@ def _thinking(
         for index, data in enumerate(texts):  # noqa: B007
             text = data.decode("utf-8", "replace")
             stripped = without_thinking(text)
-            if ROLE_MARK.sub("", stripped).strip() or stripped == text:
+            if stripped == text or ROLE_MARK.sub("", stripped).strip():
                 break
         bare.append((stripped, text != stripped or index > 0, units[index], index))
     (old, old_has, old_unit, old_index), (new, new_has, new_unit, new_index) = bare

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import os
 import re
 import signal
@@ -16,6 +15,17 @@ import sys
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from cli_values import (
+    DEFAULT_EXPERIMENTS,
+    EXPERIMENT_NAMES,
+    ascending,
+    experiment_names,
+    positive_seconds,
+    seconds,
+    seed_number,
+    shapes,
+    whole_number,
+)
 from trouble import Trouble, one_line
 
 if TYPE_CHECKING:
@@ -25,7 +35,6 @@ if TYPE_CHECKING:
 
 EXIT_MEASURED, EXIT_NO_SAMPLE, EXIT_TROUBLE, EXIT_INTERRUPTED = 0, 1, 2, 130
 MAX_WAIT_S = 60
-EXPERIMENT_NAMES = ("length", "output", "cache")
 
 
 class Sizes(NamedTuple):
@@ -36,6 +45,7 @@ class Sizes(NamedTuple):
     context: int
     turns: int
     repeats: int
+    pauses: tuple[int, ...] = ()
 
 
 class Parser(argparse.ArgumentParser):
@@ -78,61 +88,6 @@ def without_credentials(word: str) -> str:
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
-def whole_number(text: str) -> int:
-    """A count of at least 1, for argparse."""
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, found {text!r}")
-    return int(text)
-
-
-def seed_number(text: str) -> int:
-    """Any whole number, for argparse."""
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a whole number, found {text!r}") from None
-
-
-def seconds(text: str) -> float:
-    """A duration from 0 up, for argparse."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"expected seconds such as 60 or 0.5, found {text!r}")
-    return value
-
-
-def positive_seconds(text: str) -> float:
-    """A duration above 0, for argparse."""
-    if not (value := seconds(text)):
-        raise argparse.ArgumentTypeError(f"expected more than 0 seconds, found {text!r}")
-    return value
-
-
-def ascending(text: str) -> tuple[int, ...]:
-    """Sizes such as 1000,2000, for argparse: whole numbers from 1 up, each larger than the last."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise argparse.ArgumentTypeError(
-            f"expected whole numbers such as 1000,2000, found {text!r}")
-    numbers = tuple(int(part) for part in parts)
-    if numbers[0] < 1 or any(a >= b for a, b in itertools.pairwise(numbers)):
-        raise argparse.ArgumentTypeError(
-            f"expected sizes from 1 up, each larger than the one before, found {text!r}")
-    return numbers
-
-
-def experiment_names(text: str) -> tuple[str, ...]:
-    """Names such as length,cache, for argparse, in the order in which they run."""
-    names = {name.strip() for name in text.split(",")}
-    if unknown := sorted(names - set(EXPERIMENT_NAMES)):
-        raise argparse.ArgumentTypeError(
-            f"expected some of {','.join(EXPERIMENT_NAMES)}, found {unknown[0]!r}")
-    return tuple(name for name in EXPERIMENT_NAMES if name in names)
-
-
 def add_server_flags(where: Any) -> None:
     """--demo and --serve, which bring a server of their own."""
     where.add_argument("--serve", metavar="MODEL",
@@ -148,8 +103,8 @@ def add_common_flags(parser: argparse.ArgumentParser, sizes: Sizes, stall_s: int
         return ",".join(map(str, numbers))
 
     add = parser.add_argument
-    add("--only", metavar="NAME[,NAME]", type=experiment_names, default=EXPERIMENT_NAMES,
-        help=f"of {', '.join(EXPERIMENT_NAMES)} (default: all three)")
+    add("--only", metavar="NAME[,NAME]", type=experiment_names, default=DEFAULT_EXPERIMENTS,
+        help=f"of {', '.join(EXPERIMENT_NAMES)}, or all (default {','.join(DEFAULT_EXPERIMENTS)})")
     add("--doc", metavar="FILE", help="your own text as the document of cache")
     add("--encoding", metavar="NAME", help="the encoding of --doc (default: UTF-8, or by its mark)")
     add("--lengths", metavar="N[,N]", type=ascending,
@@ -168,6 +123,13 @@ def add_common_flags(parser: argparse.ArgumentParser, sizes: Sizes, stall_s: int
         help="input tokens of cache after which --until-sure stops")
     add("--repeats", metavar="N", type=whole_number,
         help=f"requests for each size of length and output (default {sizes.repeats})")
+    add("--shape", metavar="PxO[,PxO]", type=shapes, default=(),
+        help="what a full hit would save a request of P tokens in and O out (workload, --show)")
+    add("--traffic", metavar="FILE",
+        help="the same of a CSV of prompt,cached,output lines (workload, --show)")
+    add("--pauses", metavar="S[,S]", type=ascending,
+        help="seconds after which restore asks for a prefix again "
+             f"(default {listed(sizes.pauses) or 'none'})")
     add("--seed", metavar="N", type=seed_number, default=0,
         help="filler text and order; prompts still begin anew in each run (default 0)")
     add("--stall-timeout", metavar="S", type=positive_seconds, default=stall_s,
@@ -199,6 +161,10 @@ def settings(args: argparse.Namespace, defaults: Sizes, demo: Sizes) -> Settings
         raise Trouble("--encoding: it is that of --doc, which is not given; name the file")
     if args.doc is not None and "cache" not in args.only:
         raise Trouble("--doc: it is the document of cache, which --only leaves out; drop one")
+    if (args.shape or args.traffic) and "workload" not in args.only:
+        raise Trouble("--shape, --traffic: workload answers them, which --only leaves out; add it")
+    if args.pauses and "restore" not in args.only:
+        raise Trouble("--pauses: restore waits for them, which --only leaves out; add it")
     sizes = demo if args.demo else defaults
     return Settings(
         experiments=args.only if args.replay is None else ("replay",),
@@ -209,7 +175,17 @@ def settings(args: argparse.Namespace, defaults: Sizes, demo: Sizes) -> Settings
         document_tokens=None if args.doc is None else args.context,
         until_sure=args.until_sure, max_tokens=args.max_tokens,
         max_turns=max(args.max_turns, args.turns or sizes.turns) if args.until_sure else 0,
+        shapes=args.shape, traffic=_traffic(args), pauses=args.pauses or sizes.pauses,
     )
+
+
+def _traffic(args: argparse.Namespace) -> dict[str, Any] | None:
+    """The sums of --traffic, if it is given."""
+    if args.traffic is None:
+        return None
+    from traffic import read_traffic
+
+    return read_traffic(args.traffic)
 
 
 def output_path(args: argparse.Namespace, tool: str) -> Path:
@@ -240,11 +216,14 @@ def show(args: argparse.Namespace) -> int:
     from record import RecordError, load_run
     from remarks import text_columns
 
+    traffic = _traffic(args)
     try:
         saved = load_run(Path(args.show))
         found = cli_output.prices(args, "", None)
         if found is not None:
             saved.settings["prices"] = prices_json(found)
+        if args.shape or traffic:
+            saved.settings |= {"shapes": args.shape, "traffic": traffic}
         beside = cli_output.files(args, Path(args.show))
         text = cli_output.text_of(args, saved, text_columns())
     except RecordError as error:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from trouble import Trouble
 
 if TYPE_CHECKING:
+    from decimal import Decimal
     from pathlib import Path
 
+    from lab import Settings
     from money import Prices
     from plan import Planned
     from record import Run
@@ -54,7 +56,7 @@ def files(args: argparse.Namespace, out: Path) -> dict[str, Path]:
 
     if args.markdown and args.json:
         raise Trouble("--markdown and --json: expected one of them, found both; leave one out")
-    wanted = {}
+    wanted: dict[str, Path] = {}
     for name, suffix in SUFFIXES.items():
         given = getattr(args, name)
         if given is None:
@@ -63,7 +65,10 @@ def files(args: argparse.Namespace, out: Path) -> dict[str, Path]:
         if not path.parent.is_dir():
             raise Trouble(f"--{name} {path}: expected a folder {path.parent}, found none; make it "
                           "first")
-        if path.exists():
+        if path.resolve() in [taken.resolve() for taken in (out, *wanted.values())]:
+            raise Trouble(f"--{name} {path}: expected a file of its own, found the name of another "
+                          "result of this run; give it another name")
+        if path.exists() or path.is_symlink():
             raise Trouble(f"--{name} {path}: it exists, and a result is never overwritten; give "
                           "another name, or move the file")
         wanted[name] = path
@@ -98,10 +103,9 @@ def _write(name: str, path: Path, run: Run) -> None:
         draw([run], path)
         return
     if name == "report":
-        from bill import of_run
         from report import page
 
-        text = page(run, cost_lines=of_run(run))
+        text = page(run)
     else:
         from exports import to_csv
 
@@ -144,12 +148,33 @@ def prices(args: argparse.Namespace, url: str, model: str | None) -> Prices | No
     return found
 
 
-def estimate(planned: Sequence[Planned], known: Prices | None) -> list[str]:
-    """The plan's cost, or that no price is known."""
+def estimate(planned: Sequence[Planned], known: Prices | None, *, costs: bool = False) -> list[str]:
+    """The plan's cost; for a run that costs money and of which no price is known, that."""
+    from bill import NO_PRICE
     from money import estimate as most
     from money import estimate_lines
 
-    return [] if known is None else estimate_lines(most(planned, known), known)
+    if known is None:
+        return list(NO_PRICE) if costs else []
+    return estimate_lines(most(planned, known), known)
+
+
+def calibration_cost(args: argparse.Namespace, known: Prices | None, settings: Settings) -> Decimal:
+    """The most that the requests before the run can cost, which --max-cost counts as spent.
+
+    Raises Trouble where that alone passes --max-cost: before a token is spent.
+    """
+    from decimal import Decimal
+
+    from money import calibration_bound, dollars
+
+    if known is None or args.max_cost is None:
+        return Decimal(0)
+    most = calibration_bound(settings, known)
+    if most > args.max_cost:
+        raise Trouble(f"--max-cost {dollars(args.max_cost)}: expected at least {dollars(most)}, "
+                      "which the small requests before the run could cost; give more")
+    return most
 
 
 def spent(known: Prices | None) -> Callable[[Sequence[Sample]], str]:

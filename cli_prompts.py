@@ -128,7 +128,8 @@ def under(args: argparse.Namespace, run: Run) -> str | None:
         return ("--fail-under: expected reported cached tokens, found none; the server does not "
                 "report them")
     if found < args.fail_under:
-        return (f"--fail-under: expected a median reuse of {args.fail_under:.0%} from turn 2, "
-                f"found {found:.1%}")
+        digits = 4 if f"{found:.4g}" != f"{args.fail_under:.4g}" else 9
+        return (f"--fail-under: expected a median reuse of {100 * args.fail_under:.{digits}g}% "
+                f"from turn 2, found {100 * found:.{digits}g}%")
     return None
 

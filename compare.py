@@ -139,7 +139,7 @@ def together(strata: Sequence[tuple[Sequence[Sample], Sequence[Sample]]], figure
 
 
 def parts(a: Run, b: Run) -> list[Part]:
-    """What both runs measured: by length, by output length, by arm of cache."""
+    """What both runs measured: by length, by output length, by arm of cache and of a replay."""
     from summary import (
         CACHE,
         FIGURES,
@@ -159,24 +159,26 @@ def parts(a: Run, b: Run) -> list[Part]:
         ("length", f"length: {first[0]} ms by input tokens", "asked", first[1]),
         ("output", "output: ms a token by output tokens", "asked", token),
         (CACHE, f"cache: {first[0]} ms, turns from 2 on", "arm", first[1]),
+        ("replay", f"replay: {first[0]} ms, turns from 2 on", "arm", first[1]),
     ):
         pair = of(a.samples, experiment), of(b.samples, experiment)
-        from_turn = 2 if experiment == CACHE else 1
+        by_arm = experiment in (CACHE, "replay")
+        from_turn = 2 if by_arm else 1
         both = [arm for arm in arms([*pair[0], *pair[1]])
                 if all(valid(side, arm, from_turn=from_turn) for side in pair)]
         strata = {arm: (valid(pair[0], arm, from_turn=from_turn),
                         valid(pair[1], arm, from_turn=from_turn)) for arm in both}
         if not strata:
             continue
-        rows = [row(arm if experiment == CACHE else f"{int(arm):,}", *sides, figure)
+        rows = [row(arm if by_arm else f"{int(arm):,}", *sides, figure)
                 for arm, sides in strata.items()]
         remarks = [] if experiment == "output" else _other_work(strata)
-        if experiment == CACHE:
+        if by_arm:
             shares = {arm: [median(side, lambda s: s.reported_reuse) for side in sides]
                       for arm, sides in strata.items()}
             remarks += [f"{arm} reused: A {_share(x)}, B {_share(y)}"
                        for arm, (x, y) in shares.items()]
-            remarks += _verdicts(a, b)
+            remarks += _verdicts(a, b) if experiment == CACHE else []
         elif len(rows) > 1:
             rows.append(together(list(strata.values()), figure))
         found.append(Part(title=f"{title}, B against A", condition=condition, rows=tuple(rows),

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from panels import FROM_TURN, Bars, Panel, Phases, Points, shown_value, trace
+from panels import FROM_TURN, REPLAYED, Bars, Panel, Phases, Points, shown_value, trace
+from summary import AS_SENT, COLD, WHAT_IF
 from trouble import one_line
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ MS = 1000.0  # all times are drawn in milliseconds, as in the tables
 COLOURS = {"append": "#0072B2", "prepend": "#E69F00"}
 MARKS = {"append": "o", "prepend": "s"}
 HATCHES = {"append": "", "prepend": "///"}
+# A replay has other arms in the same picture's language: broken is orange, mended is blue.
+FILLS = COLOURS | {AS_SENT: COLOURS["prepend"], WHAT_IF: COLOURS["append"], COLD: "#F7F7F7"}
+FILL_HATCHES = HATCHES | {AS_SENT: HATCHES["prepend"], WHAT_IF: HATCHES["append"], COLD: "..."}
+DASHES: dict[str, Any] = {"append": "--", "prepend": ":", AS_SENT: ":", WHAT_IF: "--", COLD: "-."}
 REUSED_COLOUR, INK, FAINT = "#DDDDDD", "#1A1A1A", "#767676"
 STYLE: dict[str, Any] = {
     "font.family": FONT, "font.size": 9, "axes.titlesize": TITLE_POINTS,
@@ -42,17 +47,23 @@ STYLE: dict[str, Any] = {
 
 def draw_panel(axes: Axes, panel: Panel, inches: float) -> None:
     """Draw a panel, its title and the lines beneath it on axes that have so many inches."""
+    from drawing_more import draw_more  # here, since it builds on this file
+    from panels_more import Lanes
+
     if isinstance(panel, Points):
         _draw_points(axes, panel)
     elif isinstance(panel, Bars):
         _draw_bars(axes, panel)
-    else:
+    elif isinstance(panel, Phases):
         _draw_phases(axes, panel)
-    side = WORDS_INCHES if isinstance(panel, Phases) else SIDE_INCHES
+    else:
+        draw_more(axes, panel)
+    has_words = isinstance(panel, Phases | Lanes)
+    side = WORDS_INCHES if has_words else SIDE_INCHES
     axes.set_title(wrapped(panel.title, inches - side, TITLE_POINTS, bold=True), pad=8)
     said = "\n".join(wrapped(line, inches - side) for line in panel.said)
     axes.set_xlabel(f"{axes.get_xlabel()}\n{said}" if said else axes.get_xlabel())
-    axes.grid(axis="x" if isinstance(panel, Phases) else "y", color="#DDDDDD", linewidth=0.6)
+    axes.grid(axis="x" if has_words else "y", color="#DDDDDD", linewidth=0.6)
 
 
 def _draw_points(axes: Axes, panel: Points) -> None:
@@ -100,15 +111,15 @@ def _draw_bars(axes: Axes, panel: Bars) -> None:
         mine = [bar for bar in panel.bars if bar.arm == arm]
         xs = [bar.turn + offset[arm] for bar in mine]
         axes.bar(xs, [bar.height * scale for bar in mine], width, [bar.base for bar in mine],
-                 color=COLOURS[arm], hatch=HATCHES[arm], edgecolor=INK, linewidth=edge,
-                 label=f"{arm}: {what}")
+                 color=FILLS[arm], hatch=FILL_HATCHES[arm], edgecolor=INK, linewidth=edge,
+                 label=f"{REPLAYED.get(arm, arm)}: {what}")
         if panel.is_tokens:
             axes.bar(xs, [bar.base for bar in mine], width, color=REUSED_COLOUR, edgecolor=FAINT,
                      linewidth=edge, label="reused" if arm == panel.arms[-1] else None)
         elif (middle := panel.medians[arm]) is not None:
             axes.hlines(middle * scale, FROM_TURN - 0.5, max(turns) + 0.5, colors=INK,
-                        linestyles="--" if arm == "append" else ":", linewidth=1,
-                        label=f"{arm}: median {shown_value(middle, False)} ms")
+                        linestyles=DASHES[arm], linewidth=1,
+                        label=f"{REPLAYED.get(arm, arm)}: median {shown_value(middle, False)} ms")
         for x, bar in zip(xs, mine, strict=True) if panel.is_labelled else ():
             axes.annotate(shown_value(bar.height, panel.is_tokens),
                           (x, bar.base + bar.height * scale), (0, 3), textcoords="offset points",

@@ -83,7 +83,9 @@ def serve(model: str, context_tokens: int) -> Iterator[str]:
     Raises Trouble where it does not start, with the last line of its log.
     """
     served = command(model, context_tokens)
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as slots:
+        served += [slots + os.sep] if served[0] == "xllamacpp" else [
+            "--slot-save-path", slots + os.sep]
         child = subprocess.Popen(
             [sys.executable, __file__, *served], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=log, start_new_session=True,  # Ctrl-C is for the parent, which then stops it
@@ -108,7 +110,7 @@ def serve(model: str, context_tokens: int) -> Iterator[str]:
             child.stdout.close()
 
 
-def _serve_xllamacpp(model: str, context_tokens: int) -> None:
+def _serve_xllamacpp(model: str, context_tokens: int, slot_folder: str) -> None:
     """Serve in this process until standard input closes."""
     import xllamacpp
 
@@ -119,6 +121,7 @@ def _serve_xllamacpp(model: str, context_tokens: int) -> None:
     params.port = 0  # a free one
     params.n_ctx = context_tokens
     params.n_parallel = 1
+    params.slot_save_path = slot_folder
     threads = _usable_cpus()
     for pool in (params.cpuparams, params.cpuparams_batch):
         pool.n_threads = threads
@@ -174,6 +177,6 @@ def _wait_for_parent() -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.argv[1] == "xllamacpp":
-        _serve_xllamacpp(sys.argv[2], int(sys.argv[3]))
+        _serve_xllamacpp(sys.argv[2], int(sys.argv[3]), sys.argv[4])
     else:
         _serve_binary(sys.argv[1:])

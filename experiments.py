@@ -15,7 +15,11 @@ from dataclasses import replace
 
 from common import filler
 from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings
+from physics import depth, workload
+from physics_restore import restore
 from sample import Sample
+from shapes import ladder, position
+from shapes_minimum import minimum
 from timing import RequestFailed
 
 APPEND, PREPEND = "append", "prepend"
@@ -144,6 +148,12 @@ EXPERIMENTS: dict[str, Callable[[Lab], Iterator[Sample]]] = {
     "output": output,
     "cache": cache,
     "replay": replayed,
+    "ladder": ladder,
+    "position": position,
+    "minimum": minimum,
+    "depth": depth,
+    "workload": workload,
+    "restore": restore,
 }
 
 

@@ -11,11 +11,12 @@ import io
 import re
 from collections.abc import Callable, Sequence
 
+from bill import of_run
 from record import Run
 from sample import Sample
 from summary import recomputed_tokens
 from tables import heading
-from text_blocks import Table, Title, body
+from text_blocks import Table, Title, blocks, body
 
 Cell = str | int | float | bool | None
 
@@ -92,14 +93,14 @@ def _cell(value: Cell) -> str:
 
 def to_markdown(run: Run) -> str:
     """A run as GitHub-flavoured Markdown, for an issue or a pull request: the verdict first, then
-    the tables, then what it ran on."""
+    the tables and the bill, then what it ran on."""
     first, *rest = heading(run).split("\n")
     out = [f"### {_text(first)}", "", *_paragraphs(rest)]
     for verdict in run.verdicts():
         code = verdict.code.upper().replace("_", " ")
         lines = "; ".join(verdict.text.split("\n"))
         out.append(f"- **{_text(verdict.arm)}: {_text(code)}** {_text(lines)}")
-    for block in body(run):
+    for block in [*body(run), *blocks("\n".join(of_run(run)))]:
         if isinstance(block, Table):
             out += ["", _row(block.headers), "|" + " ---: |" * len(block.headers),
                     *map(_row, block.rows), ""]

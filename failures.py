@@ -117,6 +117,6 @@ def _number(text: str | None, divisor: int) -> float | None:
 def _date(text: str | None) -> datetime | None:
     try:
         found = email.utils.parsedate_to_datetime(text or "")
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

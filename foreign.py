@@ -6,13 +6,20 @@ must not be kept (the key, echoed).
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import quote, quote_plus, unquote
 
+from network import Address
 from trouble import one_line
 
 MOST_ITEMS, MOST_DEPTH = 64, 6
+MOST_TOKENS = 1 << 53  # a larger "count" is none, and no float holds it
+LEAST_SECRET_CHARS = 6  # what is shorter is a word ("none", "1"), and would mask others
+# One secret, several, or none.
+Secrets = str | tuple[str, ...] | None
 HIDDEN = "***"
 # Header values that say that a whole answer, and no prefix, came from a cache.
 RESPONSE_CACHES = (
@@ -22,12 +29,28 @@ RESPONSE_CACHES = (
 )
 
 
-def hide(text: str, key: str | None) -> str:
+def hide(text: str, key: Secrets) -> str:
     """The text without the key."""
-    return text.replace(key, HIDDEN) if key else text
+    for secret in (key,) if isinstance(key, str) else key or ():
+        text = text.replace(secret, HIDDEN) if secret else text
+    return text
 
 
-def plain_json(value: Any, key: str | None = None, depth: int = 0) -> Any:
+def secrets(key: str | None, where: Address) -> tuple[str, ...]:
+    """All that must not be kept of a server's words: the key, and what its URL brings (a password,
+    the values of its query), as they are and as they are sent; the longest first."""
+    found = {key} if key else set()
+    values = [where.password or "", *(value for _, value in where.query)]
+    if where.password:
+        user = f"{unquote(where.username or '')}:{unquote(where.password)}"
+        values.append(base64.b64encode(user.encode()).decode())
+    for value in values:
+        if len(value) >= LEAST_SECRET_CHARS:
+            found |= {value, unquote(value), quote(value, safe=""), quote_plus(value)}
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def plain_json(value: Any, key: Secrets = None, depth: int = 0) -> Any:
     """A JSON value as a record can hold it: finite numbers, short printable strings, not too much
     of anything, and no key."""
     if isinstance(value, dict):
@@ -48,7 +71,7 @@ def plain_json(value: Any, key: str | None = None, depth: int = 0) -> Any:
     return value
 
 
-def kept_headers(headers: Iterable[tuple[str, str]], key: str | None = None) -> dict[str, str]:
+def kept_headers(headers: Iterable[tuple[str, str]], key: Secrets = None) -> dict[str, str]:
     """The headers of an answer that tell of caches, of what is in between, or of limits."""
     kept: dict[str, str] = {}
     for name, value in headers:

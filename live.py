@@ -1,22 +1,30 @@
 """The live line on a terminal: what is under way, how long, how much is left, what it took.
 
-The measuring thread only leaves a text here; a thread of its own writes it, several times a second,
-so that a slow terminal holds up no request and no clock.
+The measuring thread only leaves facts and lines here; from `start` to `stop` a thread of its own
+writes them, several times a second, so that a terminal that is slow, stuck or gone holds up no
+request, no clock and no end of a run.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import random
 import shutil
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 
+import experiments
+from lab import Settings
 from plan import Planned
 from sample import Sample
+from summary import AS_SENT, COLD, WHAT_IF
 from timing import Clock, Progress, clock
 
 REDRAW_S = 0.2
+PATIENCE_S = 2.0  # for the last words; a terminal that takes none for so long is stuck
 # A token of output takes about so many times as long as one of input; for the estimate only.
 OUTPUT_WEIGHT = 8
 
@@ -32,30 +40,29 @@ def duration(seconds: float) -> str:
 
 
 class Live:
-    """One line, drawn over itself; nothing at all where `is_on` is false."""
+    """One line, drawn over itself, and lines that stay; where `is_on` is false only the latter."""
 
     def __init__(self, *, is_on: bool, now: Clock = clock) -> None:
         self.is_on = is_on
         self._now = now
         self._started = now()
         self._work = self._done = 0.0
-        self._requests = 0
         self._asked: Sample | None = None
         self._progress: Progress | None = None
-        self._turns: dict[str, int] = {}
+        self._turns: dict[tuple[str, str], str] = {}
         self._tokens = 0
         self._money: Callable[[Sequence[Sample]], str] = lambda samples: ""
         self._spent = ""
         self._drawn = ""
-        self._lock = threading.Lock()
+        self._said: deque[str] = deque()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, planned: Sequence[Planned], turns: int,
+    def start(self, planned: Sequence[Planned], settings: Settings, *, interleave: bool,
               money: Callable[[Sequence[Sample]], str]) -> None:
         """Begin to draw, for a run that is to send so much; money: what samples cost, in words."""
         self._work = float(sum(_work(p.input_tokens, p.output_tokens) for p in planned))
-        self._turns = {"cache": turns, "replay": turns}
+        self._turns = _turns(settings, interleave)
         self._money = money
         self._started = self._now()
         if self.is_on:
@@ -72,9 +79,9 @@ class Live:
 
     def answered(self, samples: Sequence[Sample]) -> None:
         """A request came to its end; `samples` are all so far."""
-        last = samples[-1]
-        self._tokens += last.prompt_tokens or 0
-        self._done += _work(last.prompt_tokens or 0, last.output_tokens or 0)
+        read, written = samples[-1].prompt_tokens or 0, samples[-1].output_tokens or 0
+        self._tokens += read + written
+        self._done += _work(read, written)
         self._spent = self._money(samples)
 
     def text(self) -> str:
@@ -82,9 +89,8 @@ class Live:
         asked, progress = self._asked, self._progress
         if asked is None:
             return ""
-        turns = self._turns.get(asked.experiment)
-        what = (f"turn {asked.turn}{f' of {turns}' if turns else ''}" if turns or asked.turn > 1
-                else f"repeat {asked.repeat}")
+        of = self._turns.get((asked.experiment, asked.arm))
+        what = f"turn {asked.turn}{of}" if of is not None else f"repeat {asked.repeat}"
         parts = [f"{asked.experiment} {asked.arm} {what}"]
         if progress is not None and progress.processed_tokens < progress.total_tokens:
             parts.append(f"prefill {progress.processed_tokens:,}/{progress.total_tokens:,}")
@@ -98,36 +104,73 @@ class Live:
             parts.append(f"{self._tokens:,} tokens" + (f", {self._spent}" if self._spent else ""))
         return " | ".join(parts)
 
-    def wipe(self) -> None:
-        """Leave an empty line, for what is said next."""
-        with self._lock:
-            self._draw("")
+    def say(self, line: str) -> None:
+        """A line that stays, above the one that is drawn."""
+        if self._thread is not None:
+            self._said.append(line)
+            return
+        with contextlib.suppress(OSError):  # nobody reads it; the run goes on
+            print(line, file=sys.stderr, flush=True)
 
     def stop(self) -> None:
-        """Draw no more."""
+        """Say what is still to be said, leave an empty line, and draw no more."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(2 * REDRAW_S)  # not for ever: a terminal may be stuck
+            self._thread.join(PATIENCE_S)
             self._thread = None
-            self.wipe()
 
     def _redraw(self) -> None:
         while not self._stop.wait(REDRAW_S):
-            with self._lock:
-                if not self._stop.is_set():
-                    self._draw(self.text())
+            self._say_all()
+            self._draw(self.text())
+        self._say_all()
+        self._draw("")
+
+    def _say_all(self) -> None:
+        while self._said:
+            self._draw("")
+            _write(self._said.popleft() + "\n")
 
     def _draw(self, text: str) -> None:
-        if not self.is_on or text == self._drawn:
-            return
-        columns = shutil.get_terminal_size().columns - 1
+        columns = _columns() - 1
         text = text[:columns]
+        if text == self._drawn:
+            return
         # Two more columns, for the ^C that a terminal writes behind the line.
         width = min(len(self._drawn) + 2, columns)
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write("\r" + text.ljust(width) + ("" if text else "\r"))
-            sys.stderr.flush()
+        _write("\r" + text.ljust(width) + ("" if text else "\r"))
         self._drawn = text
+
+
+def _write(text: str) -> None:
+    """Write to the terminal itself, and never mind one that is gone.
+
+    Past Python's buffer: a thread that is stuck there holds its lock, and the end of the program
+    would wait for it.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        data = text.encode(sys.stderr.encoding, "backslashreplace")
+        while data:
+            data = data[os.write(sys.stderr.fileno(), data):]
+
+
+def _columns() -> int:
+    """Columns of the terminal that stderr is; stdout may be another, or a pipe."""
+    columns = 0
+    with contextlib.suppress(OSError, ValueError):
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    return columns or shutil.get_terminal_size().columns
+
+
+def _turns(settings: Settings, interleave: bool) -> dict[tuple[str, str], str]:
+    """Of how many turns, by experiment and arm: " of 6"."""
+    last: dict[tuple[str, str], int] = {}
+    for arm, turn, _ in experiments.schedule(settings, interleave, random.Random(0)):
+        last["cache", arm] = max(turn, last.get(("cache", arm), 0))
+    about = " of at most" if settings.until_sure else " of"
+    replayed = dict.fromkeys((AS_SENT, WHAT_IF, COLD), f" of {len(settings.captured)}")
+    return {key: f"{about} {turns}" for key, turns in last.items()} | {
+        ("replay", arm): of for arm, of in replayed.items()}
 
 
 def _work(input_tokens: int, output_tokens: int) -> float:

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 
 from as_chat import as_chat
 from common import nonces
-from foreign import hide, kept_headers
+from foreign import hide, kept_headers, secrets
 from lab import Prompt
 from llama_stream import count, events, failure, mapping
 from network import address
@@ -81,7 +81,7 @@ class LlamaServer:
         self._where = where
         self.url = where.url
         self._stall_s = stall_s
-        self._key = key
+        self._secrets = secrets(key, where)
         self._model = model
         self._progress = progress
         self._facts: Facts | None = None
@@ -143,10 +143,10 @@ class LlamaServer:
                           "is not one's; check the port in --url")
         path = str(told.get("model_path") or told.get("model_alias") or self._model or "unknown")
         return Facts(
-            model=hide(one_line(path.replace("\\", "/").rsplit("/", 1)[-1]), self._key),
+            model=hide(one_line(path.replace("\\", "/").rsplit("/", 1)[-1]), self._secrets),
             context_tokens=count(generation.get("n_ctx")) or None,  # a router says 0
             slots=count(told.get("total_slots")) or None,
-            build=one_line(told.get("build_info", "unknown")),
+            build=hide(one_line(told.get("build_info", "unknown")), self._secrets),
         )
 
     def _only_model(self) -> str:
@@ -174,6 +174,20 @@ class LlamaServer:
         if status != 200 or not isinstance(tokens, list):
             raise failure(data, status)
         return tokens
+
+    def slot_action(self, slot: int, action: str, filename: str) -> dict[str, Any]:
+        """Save a slot to a file of the server's --slot-save-path, or restore it from there.
+
+        action: "save" or "restore"; returns what the server says: n_saved and n_written, or
+        n_restored and n_read (tokens and bytes). Raises RequestFailed where it cannot: a server
+        without --slot-save-path answers with HTTP 501.
+        """
+        with closing(self._connect()) as connection:
+            status, data = self._exchange(connection, "POST", f"/slots/{slot}?action={action}",
+                                          {"filename": filename})
+        if status != 200:
+            raise failure(data, status)
+        return mapping(data)
 
     def warm_up(self, patience: Patience) -> None:
         """One short request that is not counted: the server's first costs more than the rest."""
@@ -225,10 +239,10 @@ class LlamaServer:
                 yield Sent(at_s=sent_at, connection=opened)
                 response = connection.getresponse()
                 headers = {name.lower(): value for name, value in response.getheaders()}
-                yield Answered(headers=kept_headers(response.getheaders(), self._key))
+                yield Answered(headers=kept_headers(response.getheaders(), self._secrets))
                 if response.status != 200:
                     raise failure(_json(response.read()), response.status, headers)
-                yield from events(payloads(_chunks(response)))
+                yield from events(payloads(_chunks(response)), self._secrets)
 
     def _routed(self, body: dict[str, Any]) -> dict[str, Any]:
         return body if self._model is None else body | {"model": self._model}
@@ -281,9 +295,9 @@ class LlamaServer:
         try:
             yield
         except RequestFailed as failed:
-            if self._key and self._key in str(failed):
-                known = failed.failure
-                raise RequestFailed(known.kind, hide(known.message, self._key), known.http_status,
+            known = failed.failure
+            if (message := hide(known.message, self._secrets)) != known.message:
+                raise RequestFailed(known.kind, message, known.http_status,
                                     retry_after_s=known.retry_after_s) from None
             raise
         except ConnectionRefusedError:

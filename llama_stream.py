@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from failures import kind_of, retry_after_s
-from foreign import plain_json
+from foreign import MOST_TOKENS, Secrets, hide, plain_json
 from sample import TEXT, ServerTimings
 from sse import Done, Noise
 from timing import Alive, End, Event, Note, Piece, Progress, RequestFailed, Usage
@@ -21,8 +21,8 @@ from trouble import one_line
 RAW = ("tokens_evaluated", "tokens_predicted", "tokens_cached", "truncated", "stop_type", "model")
 
 
-def events(data: Iterator[tuple[float, Any]]) -> Iterator[Event]:
-    """The events of a /completion stream, of the values of `sse.payloads`.
+def events(data: Iterator[tuple[float, Any]], key: Secrets = None) -> Iterator[Event]:
+    """The events of a /completion stream, of the values of `sse.payloads`; `key` is kept out.
 
     Raises RequestFailed where the server reports an error in the stream.
     """
@@ -32,7 +32,8 @@ def events(data: Iterator[tuple[float, Any]]) -> Iterator[Event]:
         elif isinstance(value, Done):
             return
         elif isinstance(value, Noise):
-            yield Note(text=f"no_json: a line of the stream is no JSON: {value.text}")
+            text = hide(value.text, key)
+            yield Note(text=f"no_json: a line of the stream is no JSON: {text}")
         elif not isinstance(value, dict):
             continue
         elif value.get("error"):
@@ -43,12 +44,12 @@ def events(data: Iterator[tuple[float, Any]]) -> Iterator[Event]:
             if done is not None and total is not None:
                 yield Progress(at_s=at_s, processed_tokens=done, total_tokens=total)
         elif value.get("stop"):
-            yield from _last(at_s, value)
+            yield from _last(at_s, value, key)
         else:
             yield _piece(at_s, value)
 
 
-def _last(at_s: float, data: dict[str, Any]) -> Iterator[Event]:
+def _last(at_s: float, data: dict[str, Any], key: Secrets) -> Iterator[Event]:
     """The final event: perhaps a last piece, the counts, the reason it ended."""
     yield _piece(at_s, data)
     timings = mapping(data.get("timings"))
@@ -66,12 +67,13 @@ def _last(at_s: float, data: dict[str, Any]) -> Iterator[Event]:
             predicted_n=predicted, predicted_ms=_duration(timings.get("predicted_ms")),
             id_slot=count(data.get("id_slot")),
         ),
-        raw=plain_json({"timings": timings} | {name: data[name] for name in RAW if name in data}),
+        raw=plain_json({"timings": timings} | {name: data[name] for name in RAW if name in data},
+                       key),
     )
     if data.get("truncated"):
         yield Note(text="truncated: the server cut the prompt or the answer to its context")
     reason = data.get("stop_type")
-    yield End(finish_reason=one_line(reason) if reason else None)
+    yield End(finish_reason=one_line(hide(str(reason), key)) if reason else None)
 
 
 def _piece(at_s: float, data: dict[str, Any]) -> Piece:
@@ -86,13 +88,19 @@ def mapping(value: Any) -> dict[str, Any]:
 
 def count(value: Any) -> int | None:
     """A count of tokens, or None where the server sent something else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_TOKENS
+    return value if valid else None
 
 
 def _duration(value: Any) -> float | None:
     """Milliseconds, or None where the server sent something else."""
-    valid = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if valid else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def failure(data: Any, status: int | None, headers: Mapping[str, str] | None = None

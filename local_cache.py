@@ -1,4 +1,8 @@
 #!/usr/bin/env python3
+# /// script
+# requires-python = ">=3.11"
+# dependencies = []
+# ///
 """Ask a llama-server where a request spends its time, and what its prefix cache really reuses.
 
 A llama-server reports, for every request, the prompt tokens it recomputed, those it reused, and

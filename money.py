@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, InvalidOperation
 from typing import Any
 
-from lab import Stopped
-from plan import Planned
+from lab import Settings, Stopped
+from plan import (
+    CALIBRATION_OUTPUT_TOKENS,
+    CALIBRATION_WORDS,
+    DOCUMENT_SAMPLE_CHARS,
+    FILLER_BYTES_PER_WORD,
+    Planned,
+    calibration_words,
+)
 from remarks import COLUMNS
 from sample import Sample
 from trouble import Trouble
@@ -23,6 +30,7 @@ ZERO = Decimal(0)
 TOKENS_PRICED_LOG10 = 6  # prices are per million tokens
 # UTF-8 has at most four bytes a character, and no tokenizer makes more than a token of a byte.
 TOKENS_PER_CHAR_AT_MOST = 4
+HEAD_TOKENS_AT_MOST = 200  # of a small request before a run, beside its text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,17 +199,29 @@ def stop_line(max_cost: Decimal, spent: Decimal, next_request: Decimal) -> str |
             f"next request could cost {dollars(next_request)}")
 
 
-def within(max_cost: Decimal, prices: Prices, samples: Sequence[Sample]
+def within(max_cost: Decimal, prices: Prices, samples: Sequence[Sample], *,
+           before: Decimal = ZERO, tokens_per_char: int = TOKENS_PER_CHAR_AT_MOST
            ) -> Callable[[int, int], None]:
     """What is called before each request with the most tokens of its prompt and its answer, and
-    raises Stopped where --max-cost could be passed. `samples` are those so far, and grow."""
+    raises Stopped where --max-cost could be passed. `samples` are those so far, and grow; `before`
+    is what was spent before the first of them."""
     def check(prompt_tokens: int, output_tokens: int) -> None:
-        line = stop_line(max_cost, spent_at_most(samples, prices, tokens_per_char=1),
-                         upper_bound(prices, prompt_tokens, output_tokens))
+        spent = before + spent_at_most(samples, prices, tokens_per_char=tokens_per_char)
+        line = stop_line(max_cost, spent, upper_bound(prices, prompt_tokens, output_tokens))
         if line is not None:
             raise Stopped(line)
 
     return check
+
+
+def calibration_bound(settings: Settings, prices: Prices) -> Decimal:
+    """The most that the requests before a run can cost: a token of each byte of their texts, and
+    of each a head (chat template, the provider's own system prompt)."""
+    sample = TOKENS_PER_CHAR_AT_MOST * min(len(settings.document or ""), DOCUMENT_SAMPLE_CHARS)
+    requests = len(CALIBRATION_WORDS) - 1 + bool(sample)
+    tokens = (FILLER_BYTES_PER_WORD * sum(calibration_words(settings)) + sample
+              + requests * HEAD_TOKENS_AT_MOST)
+    return upper_bound(prices, tokens, requests * CALIBRATION_OUTPUT_TOKENS)
 
 
 def estimate(planned: Iterable[Planned], prices: Prices,

@@ -41,7 +41,8 @@ def address(source: str, text: str, *, example: str) -> Address:
     path of another interface.
     """
     parts = _split(text)
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or (
+            not parts.hostname.isprintable() or " " in parts.hostname):
         raise Trouble(f"{source}: expected a URL such as {example}, found something else; "
                       "begin it with http:// or https://")
     path = parts.path.rstrip("/")

@@ -14,7 +14,7 @@ from typing import Any, cast
 import httpx
 import openai
 
-from foreign import hide, kept_headers, response_cache
+from foreign import hide, kept_headers, response_cache, secrets
 from lab import ASSISTANT, Prompt
 from network import Address, is_loopback, proxy_variable
 from openai_errors import ERRORS, error_text, failure, kind_in_answer
@@ -63,6 +63,7 @@ class OpenAIEndpoint:
         self._where = where
         self._keeps_models = keeps_models  # of captured bodies
         self.key = key
+        self.secrets = secrets(key, where)
         self.provider = provider or Provider(where.url)
         self._limit = self.provider.limit_parameter
         self._asks_usage = True
@@ -82,6 +83,11 @@ class OpenAIEndpoint:
                         else proxy_variable(where.scheme, where.host) or "HTTPS_PROXY")
             raise Trouble(f"expected a usable value in the variable {variable}, found: "
                           f"{one_line(error)}; correct or unset it") from None
+        try:
+            httpx.URL(where.url)
+        except httpx.InvalidURL as error:
+            raise Trouble(f"expected a base URL with the name of a host, found one that is none "
+                          f"({self.shown(str(error))}); correct it") from None
         self._connect()
 
     def _connect(self) -> None:
@@ -128,7 +134,8 @@ class OpenAIEndpoint:
         dropped = (*ALTERNATIVES, "stream", "stream_options", *(
             () if self._keeps_models else ("model",)))
         kept = {name: value for name, value in body.items() if name not in dropped}
-        yield from self._answered(lambda: self._send({"model": self.model} | kept, output_tokens))
+        yield from self._answered(lambda: self._send(
+            kept | {"model": kept.get("model") or self.model}, output_tokens))
 
     def prompt_tokens(self, body: str | dict[str, Any], opening: str) -> None:
         """Only the provider knows how it makes a prompt of a body, and of what tokens."""
@@ -139,7 +146,7 @@ class OpenAIEndpoint:
             response = send()
             try:
                 yield Sent(at_s=self._wire.sent_at, connection=self._wire.connection)
-                headers = kept_headers(response.headers.items(), self.key)
+                headers = kept_headers(response.headers.items(), self.secrets)
                 yield Answered(headers=headers)
                 if told := response_cache(headers):
                     yield Note(text=f"response_cache: a whole answer, kept from before ({told})")
@@ -151,7 +158,7 @@ class OpenAIEndpoint:
             finally:
                 response.close()
         except ERRORS as error:
-            raise failure(error, httpx.URL(self.url), self.key) from None
+            raise failure(error, httpx.URL(self.url), self.secrets) from None
 
     def _events(self, response: httpx.Response) -> Iterator[Event]:
         """The events of a stream, whose bytes are dated by the transport."""
@@ -176,7 +183,7 @@ class OpenAIEndpoint:
             if data is None:
                 yield Alive(at_s=at_s)
             elif isinstance(data, Noise):
-                text = one_line(hide(data.text, self.key))
+                text = one_line(hide(data.text, self.secrets))
                 yield Note(text=f"no_json: a line of the stream is no JSON: {text}")
             elif isinstance(data, dict):
                 if (error := error_of(data)) is not None:
@@ -185,7 +192,7 @@ class OpenAIEndpoint:
                                         response.status_code)
                 chunks += 1
                 reason = finish_reason(data) or reason
-                yield from decode(data, at_s, self.key)
+                yield from decode(data, at_s, self.secrets)
         if reason is None:
             if not chunks and head:
                 body = self.shown(head.decode("utf-8", "replace"))
@@ -281,7 +288,7 @@ class OpenAIEndpoint:
 
     def shown(self, text: str) -> str:
         """Foreign text as it may be shown: one line, without the key."""
-        return one_line(hide(text, self.key))
+        return one_line(hide(text, self.secrets))
 
 
 def _error_in(body: bytes) -> Any:

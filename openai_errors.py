@@ -11,7 +11,7 @@ import httpx
 import openai
 
 from failures import kind_of, retry_after_s
-from foreign import hide
+from foreign import Secrets, hide
 from network import proxy_variable
 from timing import RequestFailed
 from trouble import one_line
@@ -20,7 +20,7 @@ from trouble import one_line
 ERRORS = (openai.OpenAIError, httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, ValueError)
 
 
-def failure(error: Exception, url: httpx.URL, key: str | None) -> RequestFailed:
+def failure(error: Exception, url: httpx.URL, key: Secrets) -> RequestFailed:
     """Any of `ERRORS`, of a request to `url`."""
     if isinstance(error, RequestFailed):
         return error
@@ -30,7 +30,7 @@ def failure(error: Exception, url: httpx.URL, key: str | None) -> RequestFailed:
     return RequestFailed(kind, one_line(hide(message, key)))
 
 
-def refused_with(response: httpx.Response, text: str, key: str | None) -> RequestFailed:
+def refused_with(response: httpx.Response, text: str, key: Secrets) -> RequestFailed:
     """An answer with an error status; `text` is what it says."""
     status = response.status_code
     html = "html" in response.headers.get("content-type", "")

@@ -76,7 +76,7 @@ def _listed(endpoint: OpenAIEndpoint) -> Sequence[str]:
     except (AttributeError, TypeError):  # what the SDK makes of a page or a bare list
         raise RequestFailed("no_api", "an API that lists no models", 200) from None
     except ERRORS as error:
-        raise failure(error, httpx.URL(endpoint.url), endpoint.key) from None
+        raise failure(error, httpx.URL(endpoint.url), endpoint.secrets) from None
 
 
 def _some(names: Sequence[str]) -> str:

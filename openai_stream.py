@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from foreign import plain_json
+from foreign import MOST_TOKENS, Secrets, plain_json
 from sample import REASONING, TEXT, TOOL
 from timing import Event, Piece, Usage
 
@@ -40,7 +40,7 @@ WRITTEN = (("cache_creation_input_tokens",), ("cacheWriteInputTokens",))
 CACHED_HEADER, PROMPT_HEADER = "fireworks-cached-prompt-tokens", "fireworks-prompt-tokens"
 
 
-def decode(chunk: Mapping[str, Any], at_s: float, key: str | None = None) -> Iterator[Event]:
+def decode(chunk: Mapping[str, Any], at_s: float, key: Secrets = None) -> Iterator[Event]:
     """The events in one chunk whose bytes came at `at_s`; often none.
 
     Usage is read first, wherever it lies, and before the choices are looked at, which may be
@@ -89,7 +89,7 @@ def error_of(chunk: Mapping[str, Any]) -> Any:
 
 
 def read_usage(usage: Mapping[str, Any], timings: Mapping[str, Any] | None = None,
-               key: str | None = None) -> Usage:
+               key: Secrets = None) -> Usage:
     """Counts under any of the known spellings; None where none is there, 0 only where reported.
 
     The first spelling that is a count is taken; two spellings of one count are never added.
@@ -169,7 +169,8 @@ def _count(value: Any) -> int | None:
     """A count of tokens, or None where the server sent something else; 12.0 is 12."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_TOKENS
+    return value if valid else None
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

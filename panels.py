@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from common import Line, fit_line, ratio
@@ -17,17 +18,32 @@ from figures import ms
 from record import Run
 from remarks import inseparable
 from sample import Sample
-from summary import CACHE, FIGURES, Figure, of, prefill_s, recomputed_tokens
+from summary import (
+    AS_SENT,
+    CACHE,
+    COLD,
+    FIGURES,
+    WHAT_IF,
+    Figure,
+    of,
+    prefill_s,
+    recomputed_tokens,
+)
 from tables import LINE_REQUESTS, count, slope_line, times
 from trouble import one_line
 from verdict import JUDGED
 
-LENGTH, OUTPUT, PHASES = "length", "output", "phases"
+if TYPE_CHECKING:
+    from panels_more import Chart, Lanes
+
+LENGTH, OUTPUT, PHASES, REPLAY = "length", "output", "phases", "replay"
 FROM_TURN = 2  # medians are of the turns that had an earlier one to reuse
-MOST_LABELLED_TURNS = 12
+MOST_LABELLED_BARS = 24
+REPLAYED = {AS_SENT: "as sent", WHAT_IF: "mended", COLD: "cold"}  # the arms of a replay, in words
 WIDE = 10  # a range this many times its smallest value is drawn on a logarithmic scale
 LEAST_P = 0.0001
 MODEL_CHARS = 100
+MOST_TITLES = 2  # in a headline without *cache*
 SENSIBLE = 1e12  # no token count and no time is larger; a file may say anything
 
 ttft_s, total_s, inter_token_s, inter_chunk_s = (
@@ -61,7 +77,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
-    """*cache* turn by turn, arms side by side.
+    """*cache* or a replay turn by turn, arms side by side.
 
     Of a server that counts, tokens recomputed (`height`) on top of tokens reused (`base`); else
     TTFT in seconds. gaps: (arm, turn) without a figure; is_labelled: few enough for a number each.
@@ -100,39 +116,44 @@ class Phases:
     said: tuple[str, ...]
 
 
-Panel = Points | Bars | Phases
+Panel: TypeAlias = "Points | Bars | Phases | Lanes | Chart"
 
 
 def panels(run: Run) -> list[Panel]:
     """The panels of the experiments that the run has, in the order of the tables."""
+    from panels_more import shape_panels  # here, since they build on this file
+    from panels_physics import physics_panels
+
     native = run.tool == "local_cache"
     found: list[Panel] = []
     if samples := of(run.samples, LENGTH):
         found.append(length_points(samples, native=native))
     if samples := of(run.samples, OUTPUT):
         found.append(output_points(samples))
+    if samples := of(run.samples, REPLAY):
+        found.append(replay_bars(samples, native=native))
     samples = of(run.samples, CACHE)
     if any(s.arm in JUDGED for s in samples):
         codes = {verdict.arm: verdict.code for verdict in run.verdicts()}
         found += [cache_bars(samples, codes, native=native), phase_rows(samples)]
-    return found
+    return [*found, *shape_panels(run.samples), *physics_panels(run.samples)]
 
 
 def headline(run: Run, shown: Sequence[Panel]) -> str:
     """What the run found, in one sentence of medians; the panels' titles without *cache*.
 
-    Empty where one panel's title says it all.
+    Empty where one panel's title says it all, or where there are too many to be said at once.
     """
     for panel in shown:
         if isinstance(panel, Bars):
             unit = "tokens" if panel.is_tokens else "ms"
             middle = {arm: shown_value(value, panel.is_tokens)
                       for arm, value in panel.medians.items() if value is not None}
-            if len(middle) == len(JUDGED):
+            if len(middle) == len(JUDGED) and panel.name == CACHE:
                 return (f"A turn {'recomputes' if panel.is_tokens else 'waits'} "
                         f"{middle['append']} {unit} where new text is appended, "
                         f"{middle['prepend']} {unit} where the time stands in front")
-    return "; ".join(panel.title for panel in shown) if len(shown) > 1 else ""
+    return "; ".join(panel.title for panel in shown) if 1 < len(shown) <= MOST_TITLES else ""
 
 
 def caption(run: Run) -> str:
@@ -199,8 +220,25 @@ def _points(
 
 def cache_bars(samples: Sequence[Sample], codes: dict[str, str], *, native: bool) -> Bars:
     """The turns of append and prepend side by side; each arm's verdict code in the title."""
-    asked = [s for s in samples if s.arm in JUDGED]
-    arms = tuple(arm for arm in JUDGED if any(s.arm == arm for s in asked))
+    bars = _bars(samples, CACHE, JUDGED, native=native)
+    return replace(bars, title=" · ".join(f"{arm}: {codes[arm].upper().replace('_', ' ')}"
+                                          for arm in bars.arms))
+
+
+def replay_bars(samples: Sequence[Sample], *, native: bool) -> Bars:
+    """The turns of a replay as sent, mended and cold, side by side; medians in the title."""
+    bars = _bars(samples, REPLAY, (AS_SENT, WHAT_IF, COLD), native=native)
+    middle = {arm: value for arm, value in bars.medians.items() if value is not None}
+    unit = "tokens recomputed" if bars.is_tokens else "ms to the first token"
+    title = ", ".join(f"{REPLAYED[arm]} {shown_value(value, bars.is_tokens)}"
+                      for arm, value in middle.items())
+    return replace(bars, title=f"A turn of the replay, {unit}: {title}" if middle
+                   else "The turns of the replay: nothing to compare")
+
+
+def _bars(samples: Sequence[Sample], name: str, among: Sequence[str], *, native: bool) -> Bars:
+    asked = [s for s in samples if s.arm in among]
+    arms = tuple(arm for arm in among if any(s.arm == arm for s in asked))
     heights: dict[str, dict[int, Bar]] = {arm: {} for arm in arms}
     is_tokens = native and any(_token_bar(s) is not None for s in asked)
     for sample in asked:
@@ -210,17 +248,16 @@ def cache_bars(samples: Sequence[Sample], codes: dict[str, str], *, native: bool
     turns = sorted({s.turn for s in asked})
     medians = {arm: _median(bar.height for turn, bar in heights[arm].items() if turn >= FROM_TURN)
                for arm in arms}
-    known = [f"{arm} {shown_value(value, is_tokens)}" for arm, value in medians.items()
-             if value is not None]
+    known = [f"{REPLAYED.get(arm, arm)} {shown_value(value, is_tokens)}"
+             for arm, value in medians.items() if value is not None]
     what = "tokens recomputed a turn" if is_tokens else "TTFT in ms"
     said = [f"{what}, median from turn {FROM_TURN}: {', '.join(known)}"] if known else [
         f"no turn from {FROM_TURN} on is known: no median"]
     bars = tuple(heights[arm][turn] for turn in turns for arm in arms if turn in heights[arm])
     return Bars(
-        name=CACHE, title=" · ".join(f"{arm}: {codes[arm].upper().replace('_', ' ')}"
-                                     for arm in arms),
+        name=name, title="",
         y_label="prompt tokens" if is_tokens else "TTFT", is_tokens=is_tokens, arms=arms,
-        bars=bars, medians=medians, is_labelled=len(turns) <= MOST_LABELLED_TURNS,
+        bars=bars, medians=medians, is_labelled=len(bars) <= MOST_LABELLED_BARS,
         gaps=tuple((arm, turn) for turn in turns for arm in arms if turn not in heights[arm]),
         said=(*said, *_missing(asked, len(bars)), *_clock(asked)))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+import physics_plan
 from common import cut_text, nonces
 from experiments import (
     APPEND,
@@ -20,12 +21,14 @@ from experiments import (
     schedule,
 )
 from lab import STAMP, Settings
+from shapes_plan import SHAPES, largest_prompt, sent
 
 # Bytes rather than characters: four of them are about a token of English as well as of Chinese.
 BYTES_PER_TOKEN = 4
 # A context is given in these steps, which is what llama.cpp rounds to.
 CONTEXT_STEP = 256
 CONTEXT_SLACK = 512
+SHAPES_LEAST_TOKENS = 256  # with a shorter document a shape of reuse shows nothing
 SIZE_MISS = 0.02
 # A cloud API is first asked two texts, not counted: they warm the connection, and the difference
 # of their reported sizes gives tokens a character. The second is a share of the largest prompt.
@@ -50,6 +53,7 @@ class Planned:
     requests: int
     input_tokens: int
     output_tokens: int
+    waiting_s: int = 0  # between requests
 
 
 def plan(
@@ -75,20 +79,23 @@ def plan(
         "output": (len(settings.outputs) * repeats, short * len(settings.outputs) * repeats,
                    sum(settings.outputs) * repeats),
         "cache": (len(asked), len(asked) * context + grown, len(asked) * CACHE_OUTPUT_TOKENS),
-    }
+        **physics_plan.sent(settings, native=not interleave),
+    } | sent(settings, count, interleave=interleave)
+    waits_s = physics_plan.waiting_s(settings, native=not interleave)
     return [
         Planned(experiment=name, requests=sizes[name][0], input_tokens=sizes[name][1],
-                output_tokens=sizes[name][2])
-        for name in settings.experiments
+                output_tokens=sizes[name][2], waiting_s=waits_s if name == "restore" else 0)
+        for name in settings.experiments if name != "fit"
     ]
 
 
 def calibration_words(settings: Settings) -> tuple[int, int]:
     """The sizes of the two requests that come first where a server cannot count, in words."""
     first, least, most = CALIBRATION_WORDS
-    asked = {"length": max(settings.lengths), "output": 0, "replay": 0,
+    asked = {"length": max(settings.lengths), "output": 0, "fit": 0, "replay": 0,
              "cache": document_size(settings, estimate_tokens)}
-    largest = max(asked[name] for name in settings.experiments)
+    asked |= {name: largest_prompt(settings, name) for name in SHAPES}
+    largest = max(asked.get(name, settings.context) for name in settings.experiments)
     share = round(CALIBRATION_SHARE * largest)
     return first, min(max(share, least), most)
 
@@ -124,7 +131,7 @@ def cut_document(settings: Settings, count: Callable[[str], int]) -> Settings:
 
 def fit_context(
     settings: Settings, context_tokens: int | None, slots: int, count: Callable[[str], int],
-    *, can_restart: bool = True,
+    *, can_restart: bool = True, native: bool = True,
 ) -> tuple[Settings, list[str]]:
     """The settings without what `context_tokens` (of one slot) cannot hold, and a line for each.
 
@@ -163,10 +170,25 @@ def fit_context(
         if not fits("cache", context + frame,
                     "give a shorter --doc" if own else "give a smaller --context"):
             chosen.remove("cache")
+    if (shapes := [name for name in chosen if name in SHAPES]) and "cache" not in chosen:
+        # They take what there is: their documents are a share of the context.
+        room = max(0, math.floor((context_tokens - CONTEXT_SLACK) / (1 + SIZE_MISS)))
+        settings = replace(settings, context=min(settings.context, room))
+        for name in shapes:
+            if not fits(name, SHAPES_LEAST_TOKENS + CONTEXT_SLACK, "leave it out"):
+                chosen.remove(name)
     for name, sizes in (("length", lengths), ("output", outputs)):
         if name in chosen and not sizes:
             chosen.remove(name)
-    return replace(settings, experiments=tuple(chosen), lengths=lengths, outputs=outputs), lines
+    more = physics_plan.sizes(settings, native=native)
+    fitting = {size.experiment for size in more
+               if fits(size.what, with_miss(size.need_tokens), size.remedy)}
+    for name in {size.experiment for size in more} - fitting:
+        chosen.remove(name)
+    if chosen == ["fit"]:
+        chosen.remove("fit")
+    return replace(settings, experiments=tuple(chosen), lengths=lengths, outputs=outputs,
+                   limit_tokens=context_tokens), lines
 
 
 def context_needed(settings: Settings) -> int:
@@ -186,8 +208,11 @@ def context_needed(settings: Settings) -> int:
         "length": with_miss(max(settings.lengths)) + LENGTH_OUTPUT_TOKENS,
         "output": max(settings.outputs) + len(OUTPUT_TASK),
         "cache": context + turn * max(settings.turns, settings.max_turns),
-    }
-    need = max(sizes[name] for name in settings.experiments)
+        "fit": 0,
+    } | {name: with_miss(largest_prompt(settings, name)) for name in SHAPES}
+    for size in physics_plan.sizes(settings, native=True):
+        sizes[size.experiment] = max(sizes.get(size.experiment, 0), with_miss(size.need_tokens))
+    need = max(sizes.get(name, 0) for name in settings.experiments)
     need = max(need, calibration_words(settings)[1] * FILLER_BYTES_PER_WORD) + CONTEXT_SLACK
     return whole_steps(need)
 
@@ -212,7 +237,8 @@ def describe(planned: list[Planned], *, rough: bool) -> str:
     """Lines for people: requests and tokens in all, then by experiment."""
     about = "about " if rough else ""
     parts = "".join(f"\n      {p.experiment}: {_requests(p.requests)}, {p.input_tokens:,} "
-                    "input tokens" for p in planned)
+                    f"input tokens{f', {p.waiting_s:,} s of waiting' if p.waiting_s else ''}"
+                    for p in planned)
     return (f"plan: {_requests(sum(p.requests for p in planned))}, {about}"
             f"{sum(p.input_tokens for p in planned):,} input tokens, at most "
             f"{sum(p.output_tokens for p in planned):,} output tokens{parts}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw saved runs as one picture: reading, writing, the cache turn by turn, and what a hit moves.
+"""Draw saved runs as one picture: a panel or two for each experiment.
 
 Reads nothing but the JSON of a run (or the journal that a killed one left).
 
@@ -22,6 +22,7 @@ from xml.sax.saxutils import quoteattr
 import cli
 from drawing import FAINT, STYLE, TEXT_POINTS, draw_panel, plain, wrapped
 from panels import Panel, caption, headline, panels
+from panels_more import Lanes
 from record import RecordError, Run, load_run
 from trouble import Trouble, one_line
 
@@ -34,6 +35,7 @@ BLOCK_INCHES = 13.0, 4.3  # a run's width, and the height of a row of its panels
 ONE_PANEL_INCHES = 8.0  # the width where no run has more than one
 PANEL_INCHES = 6.2, 4.3
 HEAD_INCHES = 0.9
+LANE_INCHES = 0.7  # of words beside a column, more than beside one of numbers
 PIXELS_PER_INCH = 150
 HEAD_POINTS = 14.0
 
@@ -77,8 +79,8 @@ def _load(path: Path) -> Run:
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
         raise Trouble(f"{path}: expected a run's JSON, found values of another kind "
                       f"({one_line(error)})") from None
-    raise Trouble(f"{path}: expected a valid sample of length, output, append or prepend, found "
-                  f"none among {len(run.samples)}; --show of the script that wrote it says why")
+    raise Trouble(f"{path}: expected a valid sample of an experiment that is drawn, found none "
+                  f"among {len(run.samples)}; --show of the script that wrote it says why")
 
 
 def check(out: Path) -> None:
@@ -187,12 +189,14 @@ def _draw_block(block: SubFigure, run: Run, shown: Sequence[Panel], rows: int, w
                     x=0.01, ha="left")
     columns = min(2, len(shown))
     grid = block.add_gridspec(rows, max(1, columns))
+    # The axes of a column begin together: beside the words of lanes all have less room.
+    room = width / max(1, columns) - LANE_INCHES * any(isinstance(one, Lanes) for one in shown)
     odd = len(shown) % 2 and columns == 2  # then the first panel takes a whole row
     for place, panel in enumerate(shown, start=1 if odd else 0):
         row, column = divmod(place, max(1, columns))
         whole = odd and place == 1
         cell = grid[0, :] if whole else grid[row, column]
-        draw_panel(block.add_subplot(cell), panel, width if whole else width / columns)
+        draw_panel(block.add_subplot(cell), panel, width if whole else room)
 
 
 def _matplotlib() -> None:

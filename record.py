@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
 
+import physics_findings
+import shapes_findings
 from sample import Sample
 from summary import summarise
 from verdict import Verdict, verdicts
@@ -60,6 +62,8 @@ class Run:
             "samples": [sample.to_json() for sample in self.samples],
             "summaries": summarise(self.samples),
             "verdicts": [asdict(verdict) for verdict in self.verdicts()],
+            "findings": [*shapes_findings.findings(self.samples),
+                         *physics_findings.findings(self.samples, self.settings)],
         }
 
 

@@ -68,6 +68,9 @@ def secrets_of(fields: Iterable[tuple[str, str]]) -> set[str]:
             found.add(credentials.strip() or scheme)
         if scheme.lower() == "basic":
             found |= set(_password(credentials.strip()))
+    # A header in Latin-1 comes with its bytes escaped; a body has the same letters in UTF-8.
+    found |= {secret.encode("utf-8", "surrogateescape").decode("latin-1") for secret in found
+              if not secret.isprintable()}
     return {secret for secret in found if len(secret) >= KEY_CHARS}
 
 
@@ -80,7 +83,8 @@ def _password(credentials: str) -> Iterable[str]:
 
 def masked(text: str, secrets: Collection[str]) -> str:
     """`text` with every secret, plain or as a JSON encoder may escape it, replaced by `***`."""
-    return _masked(text.encode(), secrets).decode()
+    data = _masked(text.encode("utf-8", "surrogateescape"), secrets)
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _masked(data: bytes, secrets: Collection[str]) -> bytes:
@@ -96,9 +100,10 @@ def _escapable(character: str) -> bytes:
     """A pattern of one character: encoders write `/` as `\\/`, and `+` or `=` as `\\u002b`."""
     if _NEVER_ESCAPED.fullmatch(character):
         return re.escape(character.encode())
-    units = character.encode("utf-16-be").hex()
+    units = character.encode("utf-16-be", "surrogatepass").hex()
     escaped = "".join(rf"\\+u(?i:{units[n:n + 4]})" for n in range(0, len(units), 4))
-    return rb"(?:\\*%s|%s)" % (re.escape(character.encode()), escaped.encode())
+    return rb"(?:\\*%s|%s)" % (
+        re.escape(character.encode("utf-8", "surrogateescape")), escaped.encode())
 
 
 def _without_key_fields(body: bytes) -> bytes:

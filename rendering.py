@@ -28,6 +28,7 @@ CALL_KEYS = ("name", "arguments", "id", "tool_call_id", "call_id")
 TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
 MEDIA = ("image", "audio", "video", "file", "document")
 HASH_CHARS = 8
+MOST_DEPTH = 200
 # How chat templates, and people, mark whose turn it is in one text.
 ROLE_MARK = re.compile(
     r"<\|(?:im_start|start|turn)\|?>(\w+)|<\|start_header_id\|>(\w+)<\|end_header_id\|>"
@@ -61,9 +62,27 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError(f"{name} is no JSON number")
 
     try:
-        return json.loads(text, parse_float=Number.of, parse_constant=no_number)
+        value = json.loads(text, parse_float=Number.of, parse_constant=no_number)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        value = None
+        depth = MOST_DEPTH
+    else:
+        depth = _depth(value)
+    if depth >= MOST_DEPTH:  # what walks it later would not come back
+        raise ValueError("it is nested too deeply")
+    return value
+
+
+def _depth(value: Any) -> int:
+    """How many lists and objects lie in each other, counted up to MOST_DEPTH."""
+    depth, level = 0, [value]
+    while depth < MOST_DEPTH:
+        level = [item for holder in level if isinstance(holder, dict | list)
+                 for item in (holder.values() if isinstance(holder, dict) else holder)]
+        if not level:
+            break
+        depth += 1
+    return depth
 
 
 def to_json(value: Any) -> str:
@@ -109,7 +128,7 @@ class Unit:
     place: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # hashed by identity
 class Rendering:
     """A turn as bytes of UTF-8, its units in order, and the place of every byte.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,11 +27,13 @@ from rendering import render
 from replay_tables import BROKE
 from sample import Sample
 from summary import AS_SENT, COLD, WHAT_IF
+from timing import RequestFailed, prompt_hash
 from trouble import Trouble
 
 OUTPUT_TOKENS = 1
 # A reply of one token from an API may hold no piece at all; a few do.
 API_OUTPUT_TOKENS = 4
+VOID = "void: the turn before was not answered, so what it shares may not be cached"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +53,20 @@ def replay(lab: Lab) -> Iterator[Sample]:
     arms = {AS_SENT: turns} | ({WHAT_IF: lab.settings.mended} if lab.settings.mended else {})
     if lab.backend.counts_exactly:
         for arm, chosen in arms.items():
-            for number, ready in enumerate(_as_the_server_does(lab, chosen), 1):
-                yield _asked(lab, arm, number, ready, OUTPUT_TOKENS)
+            yield from _as_the_server_does(lab, arm, chosen)
         return
     prepared = {arm: list(_as_they_are(chosen)) for arm, chosen in arms.items()}
     rng: random.Random = lab.rng("replay")
+    failed: set[str] = set()  # arms whose turn before had no answer
     for number in range(1, len(turns) + 1):
         for arm in rng.sample([*prepared, COLD], len(prepared) + 1):
             ready = prepared[AS_SENT if arm == COLD else arm][number - 1]
-            yield _asked(lab, arm, number, _cold(lab, ready) if arm == COLD else ready,
-                         API_OUTPUT_TOKENS)
+            ready = _cold(lab, ready) if arm == COLD else ready
+            if arm in failed and arm != COLD:
+                ready = replace(ready, notes=(*ready.notes, VOID))
+            sample = _asked(lab, arm, number, ready, API_OUTPUT_TOKENS)
+            (failed.discard if sample.error is None else failed.add)(arm)
+            yield sample
 
 
 def check(turns: Sequence[Turn], *, is_api: bool) -> None:
@@ -85,24 +91,50 @@ def broke(comparison: Comparison | None) -> str:
     return f"{first.detail}, in {first.at.place}" + (f" (+{len(more)})" if more else "")
 
 
-def _as_the_server_does(lab: Lab, turns: Sequence[Turn]) -> Iterator[Ready]:
+def _as_the_server_does(lab: Lab, arm: str, turns: Sequence[Turn]) -> Iterator[Sample]:
     """Each turn as the text and tokens that the server makes of it, behind one opening for all.
 
     The opening is the same in every turn, so it takes nothing from what they share; but no earlier
-    run, and no other arm, has left its beginning in the server's memory.
+    run, and no other arm, has left its beginning in the server's memory. A turn that the template
+    refuses, or that is not answered, has failed; the next one is set beside the last that was.
     """
     opening = lab.opening()
     before: tuple[str, Sequence[int]] = "", ()
-    for turn, found in zip(turns, explain_turns(turns), strict=True):
-        made = lab.patience.call(partial(lab.backend.prompt_tokens, turn.body(), opening))
+    answered: dict[int, Sequence[int]] = {}
+    for number, (turn, found) in enumerate(zip(turns, explain_turns(turns), strict=True), 1):
+        notes = _noted(found.comparison)
+        try:
+            made = lab.patience.call(partial(lab.backend.prompt_tokens, turn.body(), opening),
+                                     is_sample=False)
+        except RequestFailed as failed:
+            yield _refused(lab, arm, number, turn, notes, failed)
+            continue
         assert made is not None
         text, tokens = made
         shared = common_prefix(before[1], tokens)
-        yield Ready(prompt=(Message(USER, text),), body=None,
-                    shared_chars=common_prefix(before[0], text),
-                    shared_tokens=min(shared, len(tokens) - 1),  # the last is always computed
-                    notes=_noted(found.comparison))
-        before = made
+        best, where = max(((common_prefix(kept, tokens), earlier)
+                           for earlier, kept in answered.items()), default=(0, 0))
+        if best > shared:  # a server that holds several prompts may take up that one
+            notes += (f"turn {number} shares {best:,} tokens with turn {where}, more than with "
+                      "the turn before",)
+        sample = _asked(lab, arm, number, Ready(
+            prompt=(Message(USER, text),), body=None, shared_chars=common_prefix(before[0], text),
+            shared_tokens=min(shared, len(tokens) - 1),  # the last is always computed
+            notes=notes), OUTPUT_TOKENS)
+        if sample.error is None:
+            before = made
+            answered[number] = tokens
+        yield sample
+
+
+def _refused(lab: Lab, arm: str, number: int, turn: Turn, notes: tuple[str, ...],
+             failed: RequestFailed) -> Sample:
+    """The sample of a turn of which the server made no prompt, so that it was never sent."""
+    text = render(turn.body()).data.decode("utf-8", "surrogatepass")
+    return Sample(
+        experiment="replay", arm=arm, turn=number, repeat=1, notes=notes, error=failed.failure,
+        sent_at=lab.now().isoformat(timespec="milliseconds"), prompt_chars=len(text),
+        prompt_hash=prompt_hash(text), asked_output_tokens=OUTPUT_TOKENS)
 
 
 def _as_they_are(turns: Sequence[Turn]) -> Iterator[Ready]:
@@ -123,17 +155,20 @@ def _cold(lab: Lab, ready: Ready) -> Ready:
     assert ready.body is not None
     body = copy.deepcopy(ready.body)
     opening = lab.opening()
-    for tool in body.get("tools") or ():
-        if isinstance(tool.get("function"), dict):
-            tool["function"]["description"] = opening + str(
-                tool["function"].get("description", ""))
-            break
-    first = body["messages"][0]
+    tools = [tool.get("function") for tool in _dicts(body.get("tools"))]
+    for function in [*_dicts(tools), *_dicts(body.get("functions"))][:1]:
+        function["description"] = opening + str(function.get("description") or "")
+    first = next(iter(_dicts(body["messages"])), {})
     if isinstance(first.get("content"), list):
         first["content"].insert(0, {"type": "text", "text": opening})
     else:
         first["content"] = opening + str(first.get("content") or "")
     return Ready(prompt=ready.prompt, body=body, shared_chars=0, shared_tokens=None, notes=())
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list; none where it is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _asked(lab: Lab, arm: str, number: int, ready: Ready, output_tokens: int) -> Sample:

@@ -45,9 +45,16 @@ def broke(sample: Sample) -> str:
 
 
 def median_reuse(samples: Sequence[Sample]) -> float | None:
-    """The median reported reuse of the turns as sent, from turn 2; None where none is reported."""
-    known = [r for s in valid(samples, AS_SENT, from_turn=2) if (r := s.reported_reuse) is not None]
-    return statistics.median(known) if known else None
+    """The median reported reuse of the turns as sent, from turn 2; None where none is reported.
+
+    A turn that failed, or whose count is nonsense, counts as one of which nothing was reused: what
+    passes must have been seen.
+    """
+    turns = [s for s in samples if s.arm == AS_SENT and s.turn > 1]
+    if all(s.reported_reuse is None for s in valid(turns, AS_SENT)):
+        return None
+    return statistics.median(
+        found if s.counts and (found := s.reported_reuse or 0.0) <= 1 else 0.0 for s in turns)
 
 
 def _arm(samples: Sequence[Sample], arm: str, native: bool) -> str:
@@ -61,7 +68,8 @@ def _arm(samples: Sequence[Sample], arm: str, native: bool) -> str:
                  _count(sample.cached_tokens)]
         cells += ([_count(recomputed_tokens(sample)), ms(prefill_s(sample))] if native
                   else [ms(sample.ttft_s)])
-        rows.append((cells, "failed" if sample.error else broke(sample).partition(", in ")[0]))
+        rows.append((cells, f"failed: {sample.error.kind}" if sample.error
+                     else broke(sample).partition(", in ")[0]))
     widths = [max(len(header), *(len(cells[n]) for cells, _ in rows))
               for n, header in enumerate(headers)]
     lines = [TITLES[arm], _line(headers, widths, "what broke" if arm != COLD else ""),
@@ -97,8 +105,8 @@ def _summary(samples: Sequence[Sample], native: bool) -> list[str]:
         took = median(chosen, prefill_s if native else (lambda s: s.ttft_s))
         what = "as sent" if arm == AS_SENT else "mended"
         if computed is not None and sent is not None:
-            lines.append(f"  {what}: {computed:,.0f} of {sent:,.0f} tokens recomputed a turn, "
-                         f"{ms(took)} ms of {'prefill' if native else 'TTFT'} (medians)")
+            lines += _wrapped(f"{what}: {computed:,.0f} of {sent:,.0f} tokens recomputed a turn, "
+                              f"{ms(took)} ms of {'prefill' if native else 'TTFT'} (medians)")
         else:
             lines.append(f"  {what}: {ms(took)} ms of TTFT (median); cached tokens are "
                          f"{'not reported' if reused is None else _count(reused)}")
@@ -109,7 +117,7 @@ def _summary(samples: Sequence[Sample], native: bool) -> list[str]:
                     and s.cached_tokens < s.shared_tokens]:
         lines.append(f"  {len(misses)} turns reused less than they share with the turn before: the "
                      "model or the")
-        lines.append("  server, not the prompt, lost it (a sliding window, a recurrent model, "
+        lines.append("    server, not the prompt, lost it (a sliding window, a recurrent model, "
                      "another client)")
     return lines + _costs(samples)
 
@@ -137,7 +145,7 @@ def _already_cached(samples: Sequence[Sample]) -> list[str]:
     if first is None or not first.cached_tokens or (first.reported_reuse or 0) < HALF:
         return []
     return [f"  turn 1 was cached already ({first.cached_tokens:,} tokens): by an earlier run, or",
-            "  by the agent itself; later turns may hit what no turn of this run left there"]
+            "    by the agent itself; later turns may hit what no turn of this run left there"]
 
 
 def _costs(samples: Sequence[Sample]) -> list[str]:
@@ -158,13 +166,17 @@ def _costs(samples: Sequence[Sample]) -> list[str]:
     sent = sum(s.prompt_tokens or 0 for s in samples if s.arm == AS_SENT and s.counts)
     each = median((s for s in samples if s.arm == AS_SENT), prefill_s_per_token)
     took = "" if each is None else f" ({sum(costs.values()) * each:.3g} s)"
-    lines = [f"  about {sum(costs.values()):,} of {sent:,} tokens sent were computed again behind "
-             f"a break{took}"]
+    lines = _wrapped(f"about {sum(costs.values()):,} of {sent:,} tokens sent were computed again "
+                     f"behind a break{took}")
     for said, cost in costs.most_common(MOST_EXPENSIVE):
         text = f"{cost:,} tokens by {said}, {times[said]} time{'s' * (times[said] != 1)}"
-        lines += textwrap.wrap(text, COLUMNS, initial_indent="  ", subsequent_indent="    ",
-                               break_on_hyphens=False)
+        lines += _wrapped(text)
     return [*lines, "  --explain shows each break with both its sides, and the remedy"]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, COLUMNS, initial_indent="  ", subsequent_indent="    ",
+                         break_on_hyphens=False)
 
 
 def _count(value: float | None) -> str:

@@ -53,11 +53,12 @@ METHOD = (
 )
 
 
-def page(run: Run, *, cost_lines: Sequence[str] = ()) -> str:
-    """The whole page. `cost_lines` are those of a bill, where one was made.
+def page(run: Run, *, cost_lines: Sequence[str] | None = None) -> str:
+    """The whole page. `cost_lines` are those of a bill (default: the run's own, if it has one).
 
     Raises Trouble where jinja2 is not installed.
     """
+    from bill import of_run
     from tables import heading
     from text_blocks import blocks
 
@@ -68,7 +69,8 @@ def page(run: Run, *, cost_lines: Sequence[str] = ()) -> str:
         title=title, subtitle=[s for s in subtitle if not s.startswith("INCOMPLETE")],
         complete=run.complete, n_samples=len(run.samples),
         verdicts=[_verdict(v) for v in run.verdicts()], charts=charts, no_charts=no_charts,
-        parts=list(_parts(run)), cost=blocks("\n".join(cost_lines)),
+        parts=list(_parts(run)),
+        cost=blocks("\n".join(of_run(run) if cost_lines is None else cost_lines)),
         facts=list(_facts(run)), method=METHOD,
         footer=f"Made by {run.tool} {run.version} on {run.created_at[:10]}, "
                f"schema_version {run.schema_version}, from {len(run.samples)} requests."))
@@ -146,7 +148,7 @@ def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
     for name, value in facts.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name} ")
-        elif value is not None:
+        elif value is not None and value != []:
             yield f"{prefix}{name}".replace("_", " "), (
                 value if isinstance(value, str) else
                 ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value))

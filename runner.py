@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from embedded import DEMO_CONTEXT_TOKENS, command, demo_model, serve
 from failures import ADVICE
 from lab import Backend, Lab, Settings, Stopped
 from live import Live
-from money import Prices, prices_json, within
+from money import TOKENS_PER_CHAR_AT_MOST, ZERO, Prices, prices_json, within
 from patience import Patience
 from plan import Planned, context_needed, estimate_tokens, fit_context
 from record import Journal, RecordError, Run, to_text
@@ -73,7 +74,7 @@ def fit(
     Raises Trouble where nothing fits.
     """
     fitting, left_out = fit_context(wanted, context_tokens, slots, count or estimate_tokens,
-                                    can_restart=not own_server)
+                                    can_restart=not own_server, native=count is not None)
     for text in left_out:
         console.say(text, always=True)
     if not fitting.experiments:
@@ -108,9 +109,7 @@ class Console:
     def say(self, text: str, *, always: bool = False) -> None:
         """One line; `always` even under --quiet."""
         if always or not self._quiet:
-            self.live.wipe()
-            with contextlib.suppress(OSError):  # nobody reads it; the run goes on
-                print(text, file=sys.stderr, flush=True)
+            self.live.say(text)
 
     def failed(self, sample: Sample) -> None:
         """Why a request failed, and at the first of its kind what to do."""
@@ -126,12 +125,12 @@ def run(
     args: argparse.Namespace, wanted: Settings, out: Path, backend: Backend, console: Console,
     patience: Patience, *, endpoint: dict[str, Any], notes: list[str],
     planned: Sequence[Planned], beside: dict[str, Path], prices: Prices | None = None,
-    costs: bool = False,
+    costs: bool = False, spent_before: Decimal = ZERO,
 ) -> int:
     """Run the experiments, keep every sample as it comes, print, and return the exit status.
 
     beside: the files that are wanted beside the record; costs: whether this run costs money, so
-    that a bill belongs to it.
+    that a bill belongs to it; spent_before: what the requests before it can have cost.
     """
     record = _blank_run(args, wanted, endpoint, notes)
     if costs:
@@ -151,8 +150,12 @@ def run(
               on_request=console.live.request, on_end=on_end,
               on_progress=console.live.progress if console.is_live else None)
     if args.max_cost is not None and prices is not None:
-        lab.before_request = within(args.max_cost, prices, record.samples)
-    console.live.start(planned, wanted.turns, cli_output.spent(prices))
+        # A token has a byte at least, so ASCII text has one a character at the most.
+        plain = (wanted.document or "").isascii() and not wanted.captured
+        lab.before_request = within(args.max_cost, prices, record.samples, before=spent_before,
+                                    tokens_per_char=1 if plain else TOKENS_PER_CHAR_AT_MOST)
+    console.live.start(planned, wanted, interleave=backend.interleave_arms,
+                       money=cli_output.spent(prices))
     status = EXIT_NO_SAMPLE
     complete = False
     try:
@@ -171,8 +174,8 @@ def run(
     except KeyboardInterrupt:
         status = EXIT_INTERRUPTED
     finally:
+        path = _finish(journal, console, complete=complete)  # first: a terminal may be stuck
         console.live.stop()
-        path = _finish(journal, console, complete=complete)
     if not record.samples:
         console.say("stopped before anything was measured; nothing was written", always=True)
         return status

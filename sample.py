@@ -44,6 +44,15 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What was read back into the slot before this request was sent, outside its clock."""
+
+    tokens: int | None = None
+    size_bytes: int | None = None
+    took_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why a request failed: a short kind for programs (see failures.py), one line for people."""
 
@@ -85,6 +94,7 @@ class Sample:
     finish_reason: str | None = None
     server: ServerTimings | None = None
     connection: Connection | None = None
+    restored: Restored | None = None
     usage_raw: dict[str, Any] | None = None
     response_headers: dict[str, str] | None = None
     error: Failure | None = None
@@ -173,7 +183,7 @@ class Sample:
         """
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         for name, kind in (("server", ServerTimings), ("connection", Connection),
-                           ("error", Failure)):
+                           ("restored", Restored), ("error", Failure)):
             if known.get(name) is not None:
                 known[name] = kind(**known[name])
         for name in ("arrivals_s", "arrival_kinds", "notes"):

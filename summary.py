@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 CACHE = "cache"
 AS_SENT, WHAT_IF, COLD = "as_sent", "what_if", "cold"  # of a replay
 ARMS = ("append", "prepend", "repeat", AS_SENT, WHAT_IF, COLD)
+# Where the first turn of an arm has nothing to reuse, or only fills the cache.
+FROM_TURN_2 = (CACHE, "replay", "ladder", "position", "minimum")
 
 Figure = Callable[["Sample"], "float | None"]
 
@@ -90,9 +92,16 @@ def of(samples: Iterable[Sample], experiment: str) -> list[Sample]:
 
 
 def arms(samples: Iterable[Sample]) -> list[str]:
-    """The arms that occur: sizes by size; named arms in the order of `ARMS`."""
-    seen = {sample.arm for sample in samples}
-    return [arm for arm in ARMS if arm in seen] + sorted(seen.difference(ARMS), key=int)
+    """The arms that occur: those of `ARMS`, then others as they came, sizes by size (a name may
+    end with one: host/4000)."""
+    seen = dict.fromkeys(sample.arm for sample in samples)
+    others = [arm for arm in seen if arm not in ARMS]
+    return [arm for arm in ARMS if arm in seen] + sorted(others, key=_by_size)
+
+
+def _by_size(arm: str) -> tuple[str, int]:
+    name, _, size = arm.rpartition("/")
+    return (name, int(size)) if size.isdecimal() else ("", 0)
 
 
 def valid(samples: Iterable[Sample], arm: str, *, from_turn: int = 1) -> list[Sample]:
@@ -124,13 +133,13 @@ def line(samples: Sequence[Sample], x: Figure, y: Figure) -> Line | None:
 def summarise(samples: Sequence[Sample]) -> list[dict[str, Any]]:
     """One object an arm: how many samples, and the spread of each figure (null: unknown).
 
-    In *cache* the first turn of an arm can have nothing to reuse, so the spreads are of the
-    turns from the second on; `totals` are over all turns.
+    Where the first turn of an arm can have nothing to reuse, the spreads are of the turns from
+    the second on; `totals` of *cache* are over all turns.
     """
     rows: list[dict[str, Any]] = []
     for experiment in dict.fromkeys(sample.experiment for sample in samples):
         of_experiment = of(samples, experiment)
-        from_turn = 2 if experiment in (CACHE, "replay") else 1
+        from_turn = 2 if experiment in FROM_TURN_2 else 1
         for arm in arms(of_experiment):
             all_of_arm = [s for s in of_experiment if s.arm == arm]
             chosen = valid(of_experiment, arm, from_turn=from_turn)

@@ -59,10 +59,17 @@ def render(run: Run, columns: int = COLUMNS) -> str:
         if samples:
             parts.append(draw(samples, native=native))
             parts.extend(block for block in [remarks(samples, columns)] if block)
+    import physics_tables  # here, since they draw with this module
+    import shapes_tables
+
+    for experiment, text in shapes_tables.blocks(run.samples, native=native):
+        parts.extend(block for block in (
+            text, remarks(of(run.samples, experiment), columns)) if block)
     if judged := run.verdicts():
         parts.append("\n".join(["verdict", *(verdict_lines(v, columns) for v in judged)]))
     if run.settings.get("until_sure"):
         parts.append(effort_line(of(run.samples, CACHE)))
+    parts.extend(physics_tables.blocks(run.samples, run.settings))
     if told := [*run.notes, *cut_short(run)]:
         parts.append("\n".join(wrapped(text, columns) for text in told))
     return "\n\n".join(parts)

@@ -15,7 +15,9 @@ from tables import heading, render, verdict_lines
 
 _RULE = re.compile(r"-+(?:  -+)+")
 _TITLE = re.compile(r"(length|output|cache|replay): (.+)")
-_GAP = "  "
+_GAP = _ITEM = "  "
+LIST_HEAD = "in all, "
+UNRULED_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +50,17 @@ def body(run: Run) -> list[Block]:
 def blocks(text: str) -> list[Block]:
     """Titles, paragraphs, and the tables that `tables.table` drew.
 
-    A line that begins with a blank goes on with the paragraph before it.
+    A line that begins with a blank goes on with the paragraph before it; in what a replay comes
+    to, one that begins with two is a paragraph of its own.
     """
     lines = text.split("\n")
     found: list[Block] = []
-    at = 0
+    at, in_list = 0, False
     while at < len(lines):
         line, rule = lines[at], lines[at + 1] if at + 1 < len(lines) else ""
         at += 1
+        if _RULE.fullmatch(rule) and line[len(rule):].startswith(_GAP):
+            rule += _GAP + "-" * UNRULED_CHARS  # a last column of words has no rule
         if _RULE.fullmatch(rule) and _is_row(line, rule):
             start = at = at + 1
             while at < len(lines) and _is_row(lines[at], rule):
@@ -64,9 +69,12 @@ def blocks(text: str) -> list[Block]:
                                rows=tuple(_cells(row, rule) for row in lines[start:at])))
         elif title := _TITLE.fullmatch(line):
             found.append(Title(experiment=title[1], text=title[2]))
+        elif line.startswith(_ITEM) and not line.startswith(2 * _ITEM) and in_list:
+            found.append(line.strip())
         elif line.startswith(" ") and found and isinstance(found[-1], str):
             found[-1] += f" {line.strip()}"
         elif line.strip():
+            in_list = line.startswith(LIST_HEAD)
             found.append(line.strip())
     return found
 

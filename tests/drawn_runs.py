@@ -42,6 +42,28 @@ def cloud(turns: int) -> Run:
     return run
 
 
+def replayed(turns: int, *, seen_from_outside: bool = False) -> Run:
+    """A replay: as_sent computes all but 32 tokens, what_if 62 of them; from outside also cold."""
+    samples = []
+    for turn in range(1, turns + 1):
+        whole = 1000 + 30 * turn
+        arms = {"as_sent": 32, "what_if": whole - 62} | ({"cold": 0} if seen_from_outside else {})
+        for arm, reused in arms.items():
+            reused = reused if turn > 1 else 0
+            sample = native("cache", arm, turn, reused=reused, computed=whole - reused,
+                            prompt_ms=10 * (whole - reused))
+            samples.append(replace(sample, experiment="replay",
+                                   server=None if seen_from_outside else sample.server))
+    run = run_of(*samples)
+    run.complete, run.tool = True, "api_timing" if seen_from_outside else "local_cache"
+    return run
+
+
+def outside(turns: int) -> Run:
+    """The replay as api_timing sees it."""
+    return replayed(turns, seen_from_outside=True)
+
+
 def only(run: Run, *experiments: str) -> Run:
     """The run without its other experiments."""
     run.samples = [s for s in run.samples if s.experiment in experiments]

@@ -105,7 +105,7 @@ def free_port() -> int:
     ("--repeats", ("--repeats", "expected one argument")),
     ("--seed x", ("--seed", "expected a whole number", "'x'")),
     ("--only lenght", ("--only", "length,output,cache", "'lenght'")),
-    ("--only length,all", ("--only", "'all'")),
+    ("--only length,every", ("--only", "'every'")),
     ("--only=", ("--only", "length,output,cache")),
     ("--no-such-flag", ("--no-such-flag", "--help")),
     ("--demo --serve m.gguf", ("--serve", "not allowed with", "--demo")),

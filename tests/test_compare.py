@@ -92,11 +92,30 @@ def test_the_whole_comparison() -> None:
 
 
 def test_no_line_is_wider_than_a_terminal() -> None:
-    saved = sorted((ROOT / "sample_output").glob("[!r]*.json"))
+    saved = sorted((ROOT / "sample_output").glob("*.json"))
     for a, b in itertools.product(saved, repeat=2):
         text = run_script("compare.py", str(a), str(b), cwd=ROOT, save=False)
+        if a.name.startswith("replay") != b.name.startswith("replay"):
+            assert_one_line(text, 2, "expected runs of one experiment")
+            continue
         assert text.status == 0, text.err
         assert max(map(len, text.out.splitlines())) <= 80
+
+
+def replayed(prompt_ms: float, *, computed: int, arm: str = "as_sent") -> list[Sample]:
+    return [replace(native("cache", arm, turn, reused=1000 - computed, computed=computed,
+                           prompt_ms=prompt_ms * (1 + turn / 100)), experiment="replay")
+            for turn in range(1, 7)]
+
+
+def test_a_replay_is_compared_arm_by_arm() -> None:
+    a = of(*replayed(1000, computed=1000), *replayed(50, computed=10, arm="what_if"))
+    b = of(*replayed(50, computed=10), *replayed(50, computed=10, arm="what_if"))
+    text = render(a, b, NAMES)
+    assert "replay: prefill ms, turns from 2 on, B against A" in text
+    assert "as_sent  1,040  52.0  0.0500x  0.0486..0.0515  5, 5             B faster" in text
+    assert "what_if   52.0  52.0    1.00x     0.972..1.03  5, 5  no difference shown" in text
+    assert "as_sent reused: A 0.0 %, B 99.0 %" in text and "verdict" not in text
 
 
 def test_a_run_against_itself_shows_no_difference_and_says_nothing_differs() -> None:

@@ -257,7 +257,7 @@ def test_the_llama_server_on_the_path_is_preferred_and_stopped(
     outcome = run_script(script, "--serve", str(model), *sizes, cwd=tmp_path, env=env)
     assert outcome.status == 0, outcome.err
     flags = json.loads(called.read_text())["flags"]
-    assert flags.keys() == {"-m", "-c", "-np", "--host", "--port"}
+    assert flags.keys() == {"-m", "-c", "-np", "--host", "--port", "--slot-save-path"}
     assert (flags["-m"], flags["-np"], flags["--host"]) == (str(model), "1", "127.0.0.1")
     assert outcome.record is not None
     assert f"127.0.0.1:{flags['--port']}" in outcome.record["endpoint"]["url"]

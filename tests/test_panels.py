@@ -12,7 +12,7 @@ import pytest
 
 from conftest import ROOT
 from curve import Curve
-from drawn_runs import cloud, failed, local, only, sized, uncounted
+from drawn_runs import cloud, failed, local, only, outside, replayed, sized, uncounted
 from panels import (
     Bar,
     Bars,
@@ -37,7 +37,7 @@ from test_tables import NATIVE
 
 CODES = {"append": "hit", "prepend": "no_hit"}
 CACHE = NATIVE[5:]
-SAVED = sorted((ROOT / "sample_output").glob("[!r]*.json"))
+SAVED = sorted((ROOT / "sample_output").glob("*.json"))
 
 
 def test_length_is_prefill_of_a_llama_server_and_ttft_of_a_cloud() -> None:
@@ -103,6 +103,35 @@ def test_the_turns_of_a_cloud_are_ttft() -> None:
         ("append", 1, 0, 14.0), ("prepend", 1, 0, 14.0), ("append", 2, 0, 0.04),
         ("prepend", 2, 0, 14.08)]
     assert shown.said == ("TTFT in ms, median from turn 2: append 40.0, prepend 14,080",)
+
+
+def test_a_replay_is_bars_of_its_arms_with_their_medians() -> None:
+    shown, = panels(replayed(3))
+    assert isinstance(shown, Bars)
+    assert (shown.name, shown.arms, shown.is_tokens) == ("replay", ("as_sent", "what_if"), True)
+    assert shown.bars[2:4] == (Bar(arm="as_sent", turn=2, base=32, height=1028),
+                               Bar(arm="what_if", turn=2, base=998, height=62))
+    assert shown.medians == {"as_sent": 1043, "what_if": 62}  # of 1,028 and 1,058
+    assert shown.title == "A turn of the replay, tokens recomputed: as sent 1,043, mended 62"
+    assert shown.said == ("tokens recomputed a turn, median from turn 2: as sent 1,043, mended 62",)
+    assert headline(replayed(3), [shown]) == ""
+
+
+def test_a_replay_seen_from_outside_is_ttft_with_cold() -> None:
+    shown, = panels(outside(3))
+    assert isinstance(shown, Bars)
+    assert (shown.arms, shown.is_tokens) == (("as_sent", "what_if", "cold"), False)
+    assert shown.medians == pytest.approx({"as_sent": 10.43, "what_if": 0.62, "cold": 10.75})
+    assert shown.title == ("A turn of the replay, ms to the first token: as sent 10,430, mended "
+                           "620, cold 10,750")
+
+
+def test_a_replay_of_which_nothing_came_is_gaps() -> None:
+    run = replayed(2)
+    run.samples = [failed(s) for s in run.samples]
+    shown, = panels(run)
+    assert isinstance(shown, Bars) and (shown.bars, len(shown.gaps)) == ((), 4)
+    assert shown.title == "The turns of the replay: nothing to compare"
 
 
 def test_a_turn_without_a_figure_is_a_gap_and_said() -> None:
@@ -230,6 +259,12 @@ def test_the_picture_says_what_the_tables_and_the_json_say(path: Path) -> None:
     run = load_run(path)
     text = render(run)
     rows = {(r["experiment"], r["arm"]): r for r in summarise(run.samples)}
+    if path.name.startswith("replay"):
+        bars, = panels(run)
+        assert isinstance(bars, Bars) and bars.is_tokens
+        assert bars.medians == {arm: rows["replay", arm]["recomputed_tokens"]["median"]
+                                for arm in ("as_sent", "what_if")}
+        return
     length, output, bars, phases = panels(run)
     assert isinstance(length, Points) and isinstance(output, Points)
     assert output.title[0].lower() + output.title[1:] in text

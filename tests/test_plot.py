@@ -22,13 +22,22 @@ from matplotlib.transforms import Bbox
 
 import plot
 from conftest import ROOT, Outcome, assert_one_line, run_script
-from drawing import COLOURS, HATCHES, MARKS, REUSED_COLOUR, plain, wrapped
-from drawn_runs import cloud, failed, local, only, uncounted
+from drawing import (
+    COLOURS,
+    FILL_HATCHES,
+    FILLS,
+    HATCHES,
+    MARKS,
+    REUSED_COLOUR,
+    plain,
+    wrapped,
+)
+from drawn_runs import cloud, failed, local, only, outside, replayed, uncounted
 from panels import panels
 from record import Run, load_run, to_text
 from trouble import Trouble
 
-SAVED = sorted((ROOT / "sample_output").glob("[!r]*.json"))
+SAVED = sorted((ROOT / "sample_output").glob("*.json"))
 LONG_NAME = {"model": "W" * 300, "url": "https://gateway.example:8443/v1"}
 TOLERATED_PIXELS = 0.5
 
@@ -89,7 +98,7 @@ def assert_readable(figure: Figure) -> None:
             if overlap(box, other)] == []
 
 
-@pytest.mark.parametrize("make", [local, cloud, broken, slow])
+@pytest.mark.parametrize("make", [local, cloud, broken, slow, replayed, outside])
 @pytest.mark.parametrize("turns", [1, 3, 6, 12, 60])
 def test_no_words_overlap_or_leave_the_picture(make: Callable[[int], Run], turns: int) -> None:
     assert_readable(plot.draw([make(turns)]))
@@ -105,7 +114,7 @@ def test_no_words_overlap_in_other_pictures(runs: Sequence[Run]) -> None:
 
 @pytest.mark.parametrize("turns", [3, 12, 60])
 def test_no_words_overlap_in_a_panel_of_its_own(turns: int) -> None:
-    for run in (local(turns), broken(turns), slow(turns)):
+    for run in (local(turns), broken(turns), slow(turns), replayed(turns), outside(turns)):
         for panel in panels(run):
             assert_readable(plot._single(panel))
 
@@ -129,6 +138,9 @@ def test_grey_paper_tells_the_series_apart() -> None:
     assert min(abs(luminance(a) - luminance(b))
                for a, b in itertools.combinations(neighbours, 2)) > 0.2
     assert len(set(MARKS.values())) == len(set(HATCHES.values())) == len(COLOURS)
+    replay = [FILLS[arm] for arm in ("as_sent", "what_if", "cold")]
+    assert min(abs(luminance(a) - luminance(b)) for a, b in itertools.combinations(replay, 2)) > 0.2
+    assert len({FILL_HATCHES[arm] for arm in ("as_sent", "what_if", "cold")}) == 3
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".SVG"])

@@ -299,3 +299,15 @@ def test_what_an_agent_sends_is_recorded_explained_and_replayed(
     outcome = run_script(LOCAL, "--url", dense_server, "--replay", str(out), cwd=tmp_path)
     assert outcome.status == 0, outcome.err
     assert [s["turn"] for s in outcome.samples("replay")] == [1, 2, 3]
+
+
+def test_the_best_earlier_turn_is_named_where_it_shares_more(
+    dense_server: str, tmp_path: Path
+) -> None:
+    """Two conversations in turn: what the turn before lacks, the one before that has."""
+    other = bodies([[system("Z" + HANDBOOK[::-1]), *turn] for turn in history(2)])
+    outcome = replayed(dense_server, tmp_path, [APPENDS[0], other[0], APPENDS[1], other[1]])
+    third, fourth = outcome.samples("replay")[2:]
+    for sample, earlier in ((third, 1), (fourth, 2)):
+        assert any(f"tokens with turn {earlier}, more than" in note for note in sample["notes"])
+        assert sample["cached_tokens"] >= sample["shared_tokens"]

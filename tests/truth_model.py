@@ -31,8 +31,10 @@ class Asked(Protocol):
 class Config:
     """What is true of the server.
 
-    Time: noise_sigma (log-normal), outlier_share and outlier_factor act on fixed and prefill time,
-    drawn for each request. drift: a factor on all of a request's time, one a request, the last
+    Time: prefill_s_per_token_squared is a factor on n² - k², of a prompt of n tokens of which k are
+    reused, as attention makes it. noise_sigma (log-normal), outlier_share and outlier_factor act on
+    fixed and prefill time, drawn for each request. drift: a factor on all of a request's time, one
+    a request, the last
     staying; drift_per_request is added to it with each. decode_factor_on_hit: on the steps of a
     request that reused something.
 
@@ -44,6 +46,7 @@ class Config:
     """
 
     prefill_s_per_token: float = 0.0
+    prefill_s_per_token_squared: float = 0.0
     fixed_s: float = 0.0
     decode_s_per_token: float = 0.0
     decode_s_per_context_token: float = 0.0
@@ -138,7 +141,8 @@ class Model:
         prompt = tokens(asked.text)
         reused = self._reusable(asked.text, replica, number) if asked.may_reuse else 0
         prefill_s = noise * drift * (
-            config.fixed_s + config.prefill_s_per_token * (prompt - reused))
+            config.fixed_s + config.prefill_s_per_token * (prompt - reused)
+            + config.prefill_s_per_token_squared * (prompt**2 - reused**2))
         factor = drift * (config.decode_factor_on_hit if reused else 1.0)
         steps_s = [0.0] + [factor * (config.decode_s_per_token + (prompt + k)
                                      * config.decode_s_per_context_token) for k in range(1, count)]

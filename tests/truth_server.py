@@ -11,7 +11,8 @@ prints its URL and ends when its standard input closes. A token is four characte
 chat being rendered as "<role>content" joined. Token k of an answer is due at an absolute moment,
 so that no lateness adds up; the first costs no step, as on a llama-server:
 
-    received + (fixed + prefill * computed tokens) * noise * drift + the first k - 1 steps
+    received + (fixed + prefill * computed tokens + prefill squared * (prompt² - reused²))
+             * noise * drift + the first k - 1 steps
 """
 
 from __future__ import annotations

@@ -1,0 +1,197 @@
+"""What follows from restore, by way and by pause; and the findings of a whole run together.
+
+Pure functions over the samples of one run; `physics_tables.py` draws them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from physics_depth import depth_finding, fit_finding
+from physics_finding import Finding, number
+from physics_restore import DISK, FIRST, HOST, NO_DISK, PAUSE, RECOMPUTE, RESTORE, SLOT
+from physics_workload import asked_findings, workload_finding
+from summary import median, of
+
+if TYPE_CHECKING:
+    from sample import Sample
+
+RESTORED, NOT_RESTORED, MIXED, NOT_OFFERED = "restored", "not_restored", "mixed", "not_offered"
+LIVES, GONE, UNTIMED = "lives", "gone", "not_known"
+FOUND_SHARE = 0.5  # of the prompt reused, from which it was found again
+FASTER_SHARE = 0.5  # of the first TTFT, below which a repeat is consistent with a hit
+WAYS = {SLOT: "in the slot", HOST: "from host memory", DISK: "from disk"}
+
+
+def waited_s(sample: Sample) -> float | None:
+    """What a request of restore took until its first token, reading a slot back included."""
+    if sample.ttft_s is None:
+        return None
+    before = sample.restored.took_s if sample.restored is not None else 0.0
+    return None if before is None else sample.ttft_s + before
+
+
+def by_way(samples: Sequence[Sample], way: str) -> dict[int, list[Sample]]:
+    """The requests of one way by length, ascending."""
+    found: dict[int, list[Sample]] = {}
+    for sample in of(samples, RESTORE):
+        if sample.counts and sample.arm.startswith(way):
+            found.setdefault(int(sample.arm.removeprefix(way)), []).append(sample)
+    return dict(sorted(found.items()))
+
+
+def was_found(sample: Sample) -> bool:
+    """Whether most of the prompt came back, by the server's count."""
+    return (sample.reported_reuse or 0.0) >= FOUND_SHARE
+
+
+def beats_from(samples: Sequence[Sample], way: str) -> int | None:
+    """The shortest length from which on every prompt came back, the slowest sooner than the
+    recomputation; None where that is so at no length."""
+    recomputed = by_way(samples, RECOMPUTE)
+    shortest = None
+    for tokens, found in reversed(by_way(samples, way).items()):
+        times = [waited_s(s) for s in found]
+        known = [t for t in times if t is not None]
+        cold = [t for s in recomputed.get(tokens, []) if (t := waited_s(s)) is not None]
+        if not (cold and known and all(map(was_found, found)) and max(known) < min(cold)):
+            break
+        shortest = tokens
+    return shortest
+
+
+def way_finding(samples: Sequence[Sample], way: str) -> Finding | None:
+    """What coming back in one way brings; None where the way was not tried."""
+    found = by_way(samples, way)
+    name = way.rstrip("/")
+    if not found:
+        refused = [n for s in of(samples, RESTORE) for n in s.notes if n.startswith(NO_DISK)]
+        if way != DISK or not refused:
+            return None
+        return Finding(experiment=RESTORE, arm=name, code=NOT_OFFERED,
+                       text="This server saves no slot: start it with --slot-save-path DIR.")
+    every = [s for at_length in found.values() for s in at_length]
+    back = sum(map(was_found, every))
+    shortest = beats_from(samples, way)
+    evidence: dict[str, Any] = {
+        "faster_from_tokens": shortest, "n": len(every), "n_found": back,
+        "waited_s": {str(n): median(at, waited_s) for n, at in found.items()},
+        "recomputed_s": {str(n): median(at, waited_s)
+                         for n, at in by_way(samples, RECOMPUTE).items()}}
+    code = RESTORED if back == len(every) else MIXED if back else NOT_RESTORED
+    if code == NOT_RESTORED:
+        remedy = ("start it with --cache-ram MIB"
+                  if way == HOST else "this server or model reuses no prefix here")
+        return Finding(experiment=RESTORE, arm=name, code=code, evidence=evidence,
+                       text=f"No prompt came back {WAYS[way]}: all was recomputed; {remedy}.")
+    return Finding(experiment=RESTORE, arm=name, code=code, evidence=evidence,
+                   text=_way_words(samples, way, shortest, back, len(every)))
+
+
+def _way_words(
+    samples: Sequence[Sample], way: str, shortest: int | None, back: int, n: int
+) -> str:
+    found = by_way(samples, way)
+    longest = max(found)
+    text = f"{back} of {n} prompts came back {WAYS[way]}."
+    cold = median(by_way(samples, RECOMPUTE).get(longest, []), waited_s)
+    warm = median(found[longest], waited_s)
+    if warm is not None and cold is not None:
+        text += (f" At {longest:,} tokens the first token took {number(1000 * warm)} ms, "
+                 f"recomputed {number(1000 * cold)} ms.")
+    if shortest is None:
+        return f"{text} At no length on up to the longest was that surely sooner."
+    at_most = "at most " if shortest == min(found) else ""
+    return f"{text} It is sooner from {at_most}{shortest:,} tokens on."
+
+
+def pause_rows(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """A row a pause: asked_s, really_s, cached, prompt, ttft_s, first_ttft_s, lived."""
+    of_restore = [s for s in of(samples, RESTORE) if s.counts]
+    first = {s.arm.removeprefix(FIRST): s for s in of_restore if s.arm.startswith(FIRST)}
+    rows = []
+    for sample in of_restore:
+        before = first.get(sample.arm.removeprefix(PAUSE))
+        if not sample.arm.startswith(PAUSE) or before is None:
+            continue
+        between = (datetime.fromisoformat(sample.sent_at)
+                   - datetime.fromisoformat(before.sent_at)).total_seconds()
+        rows.append({
+            "asked_s": int(sample.arm.removeprefix(PAUSE)),
+            "really_s": max(0.0, between - (before.total_s or 0.0)),
+            "cached": sample.cached_tokens, "prompt": sample.prompt_tokens,
+            "ttft_s": sample.ttft_s, "first_ttft_s": before.ttft_s,
+            "lived": _lived(before, sample)})
+    return sorted(rows, key=_asked)
+
+
+def _asked(row: dict[str, Any]) -> int:
+    return int(row["asked_s"])
+
+
+def _lived(before: Sample, after: Sample) -> bool | None:
+    """By count, else by a first token in less than half the time; None where neither is known."""
+    if after.reported_reuse is not None:
+        return was_found(after)
+    if not before.ttft_s or after.ttft_s is None:
+        return None
+    return after.ttft_s < FASTER_SHARE * before.ttft_s
+
+
+def pause_finding(samples: Sequence[Sample]) -> Finding | None:
+    """How long a prefix lives; None where no pause was tried."""
+    rows = [row for row in pause_rows(samples) if row["lived"] is not None]
+    tried = [s for s in of(samples, RESTORE) if s.arm.startswith(PAUSE)]
+    if not tried:
+        return None
+    evidence: dict[str, Any] = {"pauses": rows}
+    lived = [row["asked_s"] for row in rows if row["lived"]]
+    gone = [row["asked_s"] for row in rows if not row["lived"]]
+    counted = all(row["cached"] is not None for row in rows)
+    source = "" if counted else (" This is by the clock alone, one request a pause: consistent "
+                                 "with, and no proof.")
+    if not rows:
+        code, text = UNTIMED, "No pause has a first and a second request that count."
+    elif 0 in gone:
+        code, text = GONE, ("Even the same prompt at once was not found again: this server reuses "
+                            "no such prefix, or not yet.")
+    elif not gone:
+        code, text = LIVES, f"A prefix lived through every pause, {max(lived):,} s the longest."
+    elif max(lived) < min(gone):
+        code, text = GONE, (f"A prefix lived through {max(lived):,} s and was gone after "
+                            f"{min(gone):,} s.")
+    else:
+        code, text = MIXED, (f"Found after {_list(lived)} s, gone after {_list(gone)} s: no "
+                             "lifetime does that; other prompts, other machines or chance do.")
+    return Finding(experiment=RESTORE, arm="pause", code=code, text=text + source,
+                   evidence=evidence)
+
+
+def _list(values: Sequence[int]) -> str:
+    return ", ".join(f"{value:,}" for value in values)
+
+
+def restore_findings(samples: Sequence[Sample]) -> list[Finding]:
+    """One a way, and one on the pauses."""
+    found = [*(way_finding(samples, way) for way in WAYS), pause_finding(samples)]
+    return [finding for finding in found if finding is not None]
+
+
+def found(samples: Sequence[Sample], settings: Mapping[str, Any] | None = None) -> list[Finding]:
+    """All that these experiments say of a run, in the order in which they are printed.
+
+    settings: of the record, for the user's own shapes and traffic.
+    """
+    single = (fit_finding(samples), depth_finding(samples), workload_finding(samples))
+    return [*(f for f in single if f is not None), *asked_findings(samples, settings or {}),
+            *restore_findings(samples)]
+
+
+def findings(
+    samples: Sequence[Sample], settings: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The same as objects, for the JSON."""
+    return [asdict(finding) for finding in found(samples, settings)]

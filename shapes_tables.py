@@ -1,0 +1,198 @@
+"""*ladder*, *position* and *minimum* as text: a table each, and what follows from it.
+
+Pure functions from samples to strings of 80 columns, as those of `tables.py`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+
+import shapes_prefix
+from figures import UNKNOWN, ms
+from remarks import COLUMNS
+from sample import Sample
+from shapes_findings import (
+    ANSWER_CACHE,
+    LADDER,
+    MINIMUM,
+    MISSED,
+    POSITION,
+    Row,
+    Stamped,
+    judged,
+    rows,
+    shortest,
+    stamped,
+)
+from summary import FIGURES, median, of, prefill_s
+from tables import count, table, times
+from verdict import (
+    ARM_FAILED,
+    CONTRADICTION,
+    HIT,
+    NO_HIT,
+    NO_REUSE_HERE,
+    NONSENSE_COUNT,
+    PARTIAL,
+    TOO_NOISY,
+    UNDECIDED,
+)
+
+LABELS = {
+    "repeat": "identical repeat", "append": "appended turn", "other_question": "another question",
+    "third_question": "a third question", "head_changed": "head changed",
+    "middle_changed": "middle changed", "tail_cut": "tail cut off",
+    "two_in_turn": "two in turn", "after_1": "back after 1", "after_2": "back after 2",
+    "after_4": "back after 4",
+}
+# How a summary begins, by code, in the order in which it is told.
+SUMMARY = {
+    HIT: "reused", PARTIAL: "reused in part", MISSED: "shared, but computed again",
+    NO_HIT: "shares nothing, so computed", UNDECIDED: "not decided", CONTRADICTION: "contradictory",
+    ANSWER_CACHE: "answered whole from an earlier answer, which is no prefix cache",
+    ARM_FAILED: "failed",
+}
+# Codes that hold for the whole server: said once, in the words of the row.
+OF_ALL = (NO_REUSE_HERE, NONSENSE_COUNT, TOO_NOISY)
+
+
+def blocks(samples: Sequence[Sample], *, native: bool) -> list[tuple[str, str]]:
+    """The name and the text of each of the three that was run."""
+    def position_of(chosen: Sequence[Sample]) -> str:
+        return position_text(chosen, native=native)
+
+    draw = {LADDER: ladder_text, POSITION: position_of, MINIMUM: minimum_text}
+    return [(name, text(of(samples, name))) for name, text in draw.items() if of(samples, name)]
+
+
+def ladder_text(samples: Sequence[Sample]) -> str:
+    """A row a shape of reuse: what is shared, what was reused, TTFT against cold; and a summary."""
+    known = rows(samples, LADDER)
+    return "\n".join([
+        "ladder: which shapes of reuse work here (back after n: n others came in between)",
+        table(["shape", "input", "shared", "reused", "recomputed", "TTFT/cold", "verdict"],
+              [[LABELS[row.arm], *_cells(row), row.code.replace("_", " ")] for row in known]),
+        *_summary(known, lambda row: LABELS[row.arm]), *_held(known)])
+
+
+def position_text(samples: Sequence[Sample], *, native: bool) -> str:
+    """A row a place of the changed token, a row a granularity of stamp; and a summary."""
+    figure = prefill_s if native else FIGURES["ttft_s"]
+    what = "prefill ms" if native else "TTFT ms"
+    known = rows(samples, POSITION)
+    places = [[f"{row.arm} %", *_cells(row)[:4], ms(median(judged(samples, row.arm), figure)),
+               row.code.replace("_", " ")] for row in known]
+    found = stamped(samples, figure)
+    stamps = [[stamp.by, f"{stamp.changed} of {stamp.n}", count(stamp.input_tokens),
+               count(stamp.recomputed_tokens), ms(stamp.seconds)] for stamp in found]
+    return "\n".join([
+        "position: one token changed, at so much of the document",
+        table(["changed at", "input", "shared", "reused", "recomputed", what, "verdict"], places),
+        *_summary(known, lambda row: f"{row.arm} %"), *_follows(known), "",
+        "          the time in front of it all, by granularity (a simulated clock, one",
+        "          request in 30 s); tokens and time are the mean of a request",
+        table(["stamp by", "another one in", "input", "recomputed", what], stamps),
+        *(_stamp_line(found) if found else [])])
+
+
+def minimum_text(samples: Sequence[Sample]) -> str:
+    """A row a length of prefix; and the answer."""
+    counted = shapes_prefix.is_counted(samples)
+    cells = []
+    for chars in shapes_prefix.lengths(samples):
+        pairs = shapes_prefix.pairs(samples, chars)
+        cells.append([count(shapes_prefix.tokens(samples, chars)), f"{chars:,}",
+                      count(shapes_prefix.cached(samples, chars)),
+                      ms(median((a for a, _ in pairs), FIGURES["ttft_s"])),
+                      ms(median((b for _, b in pairs), FIGURES["ttft_s"])), str(len(pairs)),
+                      {True: "yes", False: "no", None: "unclear"}[
+                          shapes_prefix.reused(samples, chars)]])
+    title = "minimum: two prompts share a prefix and nothing else"
+    headers = ["prefix", "characters", "reused", "cold ms", "second ms", "pairs", "is reused"]
+    if not counted:
+        headers, cells = [*headers[:2], *headers[3:]], [[*row[:2], *row[3:]] for row in cells]
+    return "\n".join([title, table(headers, cells), *_wrapped(shortest(samples).text)])
+
+
+def _cells(row: Row) -> list[str]:
+    return [count(row.input), count(row.shared), count(row.reused), count(row.recomputed),
+            times(row.ttft.ratio)]
+
+
+def _summary(known: Sequence[Row], label: Callable[[Row], str]) -> list[str]:
+    """The rows by code: a code for all of the server in the words of its row, else with labels."""
+    lines: list[str] = []
+    for code in OF_ALL:
+        lines += _wrapped(next((row.text for row in known if row.code == code), ""))
+    for code, words in SUMMARY.items():
+        if chosen := [label(row) for row in known if row.code == code]:
+            lines += _wrapped(f"{words}: {', '.join(chosen)}")
+    reasons = dict.fromkeys(row.text for row in known if row.code in (UNDECIDED, CONTRADICTION))
+    return lines + [line for text in reasons for line in _wrapped(f"  {text}")]
+
+
+def _follows(known: Sequence[Row]) -> list[str]:
+    """What *position* says of a change, where the rows agree on it."""
+    codes = {row.code for row in known if row.arm != "0"}
+    if codes == {HIT}:
+        return ["what stands before the change is reused, what follows it is computed"]
+    if HIT in codes | {PARTIAL} and codes & {PARTIAL, MISSED}:
+        return _wrapped("what stands before the change is not all reused: this server goes back "
+                        "only to certain places (blocks, a minimum, checkpoints, a window)")
+    return []
+
+
+def _stamp_line(stamps: Sequence[Stamped]) -> list[str]:
+    """The finest stamp against the coarsest, in what a request costs."""
+    costs = [(stamp.by, stamp.recomputed_tokens or stamp.seconds) for stamp in stamps]
+    (fine, most), (coarse, least) = costs[0], costs[-1]
+    if not most or not least or most < 2 * least:
+        return []
+    what = "computes" if stamps[0].recomputed_tokens else "takes"
+    return [f"a stamp by the {fine} {what} {times(most / least)} what one by the {coarse} does"]
+
+
+def _held(known: Sequence[Row]) -> list[str]:
+    """How many conversations a server keeps, from the rows that return to an old one."""
+    returns = {int(row.arm.removeprefix("after_")): row.code for row in known
+               if row.arm.startswith("after_")}
+    kept = [others for others, code in returns.items() if code in (HIT, PARTIAL)]
+    lost = [others for others, code in returns.items() if code == MISSED]
+    if kept and not lost:
+        return _wrapped(f"at least {max(kept) + 1} conversations are kept")
+    if kept:
+        return _wrapped(f"{max(kept) + 1} conversations are kept, and not {min(lost) + 1}")
+    if lost:
+        return _wrapped("one conversation is kept: another one in between throws it out "
+                        "(one slot, and no cache in host memory)")
+    return []
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, COLUMNS, subsequent_indent="  ")
+
+
+def side_by_side(runs: Iterable[tuple[str, Sequence[Sample]]]) -> str:
+    """A Markdown table of what *ladder* and *minimum* found, a column a server.
+
+    runs: the heading of each column, and the samples. A cell of *ladder* is the verdict and the
+    tokens that were computed again, of those of the prompt.
+    """
+    named = list(runs)
+    known = [{row.arm: row for row in rows(samples, LADDER)} for _, samples in named]
+    lines = ["| shape | " + " | ".join(name for name, _ in named) + " |",
+             "| --- |" + " --- |" * len(named)]
+    for arm, label in LABELS.items():
+        lines.append(f"| {label} | " + " | ".join(_cell(found.get(arm)) for found in known) + " |")
+    prefixes = [shapes_prefix.found(of(samples, MINIMUM)) for _, samples in named]
+    for label, name in (("shortest prefix reused", "shared"), ("and of it", "reused"),
+                        ("grows in steps of", "step")):
+        lines.append(f"| {label} | " + " | ".join(
+            count(getattr(prefix, name, None)) for prefix in prefixes) + " |")
+    return "\n".join(lines)
+
+
+def _cell(row: Row | None) -> str:
+    return UNKNOWN if row is None else (
+        f"{row.code.replace('_', ' ')}, {count(row.recomputed)} of {count(row.input)}")
