@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from captured import Turn, read
-from causes import Break, Comparison, compare
+from causes import MOST_BREAKS, Break, Comparison, compare
 from divergence import Beginnings, char_count, columns, first_columns, visible
 from remarks import COLUMNS
 from rendering import render
@@ -188,6 +188,9 @@ def summary(turns: Sequence[Explained]) -> str:
              "not the beginning of an earlier turn",
              f"  avoidable   {avoidable:>14,} ({_percent(avoidable, sent)}), sent before and "
              "behind a break"]
+    if any(turn.comparison is not None and len(turn.comparison.breaks) >= MOST_BREAKS
+           for turn in turns):
+        lines.append(f"  at least: of a turn the first {MOST_BREAKS} breaks are followed")
     costs: Counter[tuple[str, str]] = Counter()
     times: Counter[tuple[str, str]] = Counter()
     for turn in turns:

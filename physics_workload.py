@@ -116,11 +116,17 @@ def workload_finding(samples: Sequence[Sample]) -> Finding | None:
     saved = [(c, c.saved) for c in corners if c.saved is not None]
     if len(saved) > 1:
         most, least = max(saved, key=_second), min(saved, key=_second)
-        lines.append(" ".join(
-            f"A full hit saved {percent(of_all)} of {c.prompt:,} in, {c.output:,} out."
-            for c, of_all in (most, least)))
+        lines.append(" ".join(_saved(c, of_all) for c, of_all in (most, least)))
     return Finding(experiment="workload", arm="prediction", code=code, text="\n".join(lines),
                    evidence=evidence)
+
+
+def _saved(corner: Corner, of_all: float) -> str:
+    """What the hit saved of one corner; less than nothing is noise, and is said as that."""
+    shape = f"{corner.prompt:,} in, {corner.output:,} out"
+    if of_all < 0:
+        return f"Of {shape}, the hit took longer than the cold request: noise is all there is."
+    return f"A full hit saved {percent(of_all)} of {shape}."
 
 
 def _second(pair: tuple[Corner, float]) -> float:
