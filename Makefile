@@ -35,6 +35,7 @@ accuracy: $(VENV)/.dev
 	PYTHONPATH=. $(PY) tests/accuracy_verdict.py
 	PYTHONPATH=. $(PY) tests/accuracy_recorder.py
 	PYTHONPATH=. $(PY) tests/accuracy_physics.py
+	PYTHONPATH=. $(PY) tests/accuracy_shapes.py
 
 clean:
 	rm -rf $(VENV) $(GATEWAY_VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -64,3 +64,12 @@ def test_the_samples_shown_are_the_saved_ones() -> None:
     assert len(shown) == README.count("<!-- sample:") >= 2
     for name, text in shown:
         assert text == (ROOT / "sample_output" / name).read_text(encoding="utf-8")
+
+
+def test_the_figures_on_what_caching_can_do_are_those_of_the_saved_run() -> None:
+    section = README.split("## What caching can and can't do for you")[1].split("\n## ")[0]
+    saved = (ROOT / "sample_output" / "demo_all.txt").read_text(encoding="utf-8")
+    cells = [cell.strip() for line in section.splitlines() if line.startswith("| ")
+             for cell in line.strip("|").split("|") if re.search(r"\d", cell)]
+    assert len(cells) > 70
+    assert [cell for cell in cells if cell not in saved] == []
