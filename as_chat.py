@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from foreign import as_list
+
 TEMPLATE_FIELDS = ("messages", "tools", "tool_choice", "chat_template_kwargs", "response_format")
 
 
@@ -24,7 +26,7 @@ def as_chat(body: dict[str, Any]) -> dict[str, Any]:
     if head:
         messages.insert(0, {"role": "system", "content": _text(head)})
     kept = {name: body[name] for name in TEMPLATE_FIELDS if name in body}
-    if tools := [_tool(tool) for tool in _list(body.get("tools"))]:
+    if tools := [_tool(tool) for tool in as_list(body.get("tools"))]:
         kept["tools"] = tools
     return kept | {"messages": messages}
 
@@ -40,11 +42,11 @@ def _tool(tool: Any) -> Any:
 
 def _of_messages(messages: Any) -> Iterator[dict[str, Any]]:
     """Chat messages; those with Anthropic's tool parts become calls and results."""
-    for message in _list(messages):
+    for message in as_list(messages):
         if not isinstance(message, dict):
             yield message  # the server says what it thinks of it
             continue
-        content = _list(message.get("content"))
+        content = as_list(message.get("content"))
         parts = [part if isinstance(part, dict) else {"type": "text", "text": part}
                  for part in content]
         kinds = {str(part.get("type")) for part in parts}
@@ -71,7 +73,7 @@ def _of_responses(given: Any) -> Iterator[dict[str, Any]]:
     if isinstance(given, str):
         yield {"role": "user", "content": given}
         return
-    for item in _list(given):
+    for item in as_list(given):
         if isinstance(item, str):
             item = {"role": "user", "content": item}
         if not isinstance(item, dict):
@@ -104,8 +106,4 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "".join(str(part.get("text") or "") if isinstance(part, dict) else str(part)
-                   for part in _list(content))
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+                   for part in as_list(content))

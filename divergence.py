@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from common import common_prefix
 from rendering import Rendering
 
 FIRST_STEP, LARGEST_STEP = 1 << 12, 1 << 20
@@ -50,21 +51,10 @@ def common_prefix_bytes(a: bytes, b: bytes, a_from: int = 0, b_from: int = 0) ->
         left = a[a_from + done:a_from + done + size]
         right = b[b_from + done:b_from + done + size]
         if left != right:
-            return done + _bisected(left, right)
+            return done + common_prefix(left, right)
         done += size
         step = min(2 * step, LARGEST_STEP)
     return limit
-
-
-def _bisected(left: bytes, right: bytes) -> int:
-    low, high = 0, len(left)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def common_suffix_bytes(a: bytes, b: bytes) -> int:

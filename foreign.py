@@ -29,6 +29,22 @@ RESPONSE_CACHES = (
 )
 
 
+def mapping(value: Any) -> dict[str, Any]:
+    """The value, or where it is of another shape, an empty object."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """The value, or where it is of another shape, an empty list."""
+    return value if isinstance(value, list) else []
+
+
+def token_count(value: Any) -> int | None:
+    """A count of tokens, or None where something else was sent."""
+    valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_TOKENS
+    return value if valid else None
+
+
 def hide(text: str, key: Secrets) -> str:
     """The text without the key."""
     for secret in (key,) if isinstance(key, str) else key or ():

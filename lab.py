@@ -238,7 +238,6 @@ class Lab:
                 sample = replace(sample, notes=(*sample.notes, note))
         return sample, answer
 
-
     def _most_tokens(self, text: str) -> int:
         """Tokens that a prompt may have at the most: by the count with a margin, or a token of
         each byte, whichever is less."""

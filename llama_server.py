@@ -20,9 +20,9 @@ from urllib.parse import quote, unquote
 
 from as_chat import as_chat
 from common import nonces
-from foreign import hide, kept_headers, secrets
+from foreign import hide, kept_headers, mapping, secrets, token_count
 from lab import Prompt
-from llama_stream import count, events, failure, mapping
+from llama_stream import events, failure
 from network import address
 from patience import Patience
 from sample import Connection
@@ -144,8 +144,8 @@ class LlamaServer:
         path = str(told.get("model_path") or told.get("model_alias") or self._model or "unknown")
         return Facts(
             model=hide(one_line(path.replace("\\", "/").rsplit("/", 1)[-1]), self._secrets),
-            context_tokens=count(generation.get("n_ctx")) or None,  # a router says 0
-            slots=count(told.get("total_slots")) or None,
+            context_tokens=token_count(generation.get("n_ctx")) or None,  # a router says 0
+            slots=token_count(told.get("total_slots")) or None,
             build=hide(one_line(told.get("build_info", "unknown")), self._secrets),
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from failures import kind_of, retry_after_s
-from foreign import MOST_TOKENS, Secrets, hide, plain_json
+from foreign import Secrets, hide, mapping, plain_json, token_count
 from sample import TEXT, ServerTimings
 from sse import Done, Noise
 from timing import Alive, End, Event, Note, Piece, Progress, RequestFailed, Usage
@@ -40,7 +40,7 @@ def events(data: Iterator[tuple[float, Any]], key: Secrets = None) -> Iterator[E
             raise failure(value, None)
         elif "prompt_progress" in value:
             progress = mapping(value["prompt_progress"])
-            done, total = count(progress.get("processed")), count(progress.get("total"))
+            done, total = token_count(progress.get("processed")), token_count(progress.get("total"))
             if done is not None and total is not None:
                 yield Progress(at_s=at_s, processed_tokens=done, total_tokens=total)
         elif value.get("stop"):
@@ -53,19 +53,20 @@ def _last(at_s: float, data: dict[str, Any], key: Secrets) -> Iterator[Event]:
     """The final event: perhaps a last piece, the counts, the reason it ended."""
     yield _piece(at_s, data)
     timings = mapping(data.get("timings"))
-    prompt_n, evaluated = count(timings.get("prompt_n")), count(data.get("tokens_evaluated"))
-    reused = count(timings.get("cache_n"))
+    prompt_n = token_count(timings.get("prompt_n"))
+    evaluated = token_count(data.get("tokens_evaluated"))
+    reused = token_count(timings.get("cache_n"))
     if reused is None and evaluated is not None and prompt_n is not None:
         reused = evaluated - prompt_n  # builds before September 2025 have no cache_n
     if evaluated is None and reused is not None and prompt_n is not None:
         evaluated = reused + prompt_n
-    predicted = count(timings.get("predicted_n", data.get("tokens_predicted")))
+    predicted = token_count(timings.get("predicted_n", data.get("tokens_predicted")))
     yield Usage(
         prompt_tokens=evaluated, cached_tokens=reused, output_tokens=predicted,
         server=ServerTimings(
             cache_n=reused, prompt_n=prompt_n, prompt_ms=_duration(timings.get("prompt_ms")),
             predicted_n=predicted, predicted_ms=_duration(timings.get("predicted_ms")),
-            id_slot=count(data.get("id_slot")),
+            id_slot=token_count(data.get("id_slot")),
         ),
         raw=plain_json({"timings": timings} | {name: data[name] for name in RAW if name in data},
                        key),
@@ -79,17 +80,7 @@ def _last(at_s: float, data: dict[str, Any], key: Secrets) -> Iterator[Event]:
 def _piece(at_s: float, data: dict[str, Any]) -> Piece:
     content = data.get("content")
     return Piece(at_s=at_s, kind=TEXT, text=content if isinstance(content, str) else "",
-                 tokens_so_far=count(data.get("tokens_predicted")))
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def count(value: Any) -> int | None:
-    """A count of tokens, or None where the server sent something else."""
-    valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_TOKENS
-    return value if valid else None
+                 tokens_so_far=token_count(data.get("tokens_predicted")))
 
 
 def _duration(value: Any) -> float | None:
@@ -108,7 +99,7 @@ def failure(data: Any, status: int | None, headers: Mapping[str, str] | None = N
     """What a llama-server's error object says, in one line."""
     error = data.get("error", data) if isinstance(data, dict) else data
     message = error.get("message", error) if isinstance(error, dict) else error
-    status = status or count(mapping(error).get("code"))
+    status = status or token_count(mapping(error).get("code"))
     kind = kind_of(status, one_line(error))
     return RequestFailed(kind, one_line(message), status,
                          retry_after_s=retry_after_s(headers or {}))

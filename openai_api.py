@@ -183,8 +183,8 @@ class OpenAIEndpoint:
             if data is None:
                 yield Alive(at_s=at_s)
             elif isinstance(data, Noise):
-                text = one_line(hide(data.text, self.secrets))
-                yield Note(text=f"no_json: a line of the stream is no JSON: {text}")
+                yield Note(text="no_json: a line of the stream is no JSON: "
+                                f"{self.shown(data.text)}")
             elif isinstance(data, dict):
                 if (error := error_of(data)) is not None:
                     text = error_text(error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from foreign import MOST_TOKENS, Secrets, plain_json
+from foreign import Secrets, mapping, plain_json, token_count
 from sample import REASONING, TEXT, TOOL
 from timing import Event, Piece, Usage
 
@@ -48,9 +48,9 @@ def decode(chunk: Mapping[str, Any], at_s: float, key: Secrets = None) -> Iterat
     kept out of what is kept.
     """
     choice = _first_choice(chunk)
-    usage = next((found for path in USAGE_AT if (found := _mapping(_at(chunk, path)))),
-                 _mapping(choice.get("usage")))
-    timings = _mapping(chunk.get("timings"))
+    usage = next((found for path in USAGE_AT if (found := mapping(_at(chunk, path)))),
+                 mapping(choice.get("usage")))
+    timings = mapping(chunk.get("timings"))
     if usage or timings:
         yield read_usage(usage, timings, key)
     delta = choice.get("delta")
@@ -64,7 +64,7 @@ def decode(chunk: Mapping[str, Any], at_s: float, key: Secrets = None) -> Iterat
     calls = delta.get("tool_calls")
     for call in (*(calls if isinstance(calls, list) else ()),
                  {"function": delta.get("function_call")}):
-        function = _mapping(_mapping(call).get("function"))
+        function = mapping(mapping(call).get("function"))
         parts = (function.get("name"), function.get("arguments"))
         text = "".join(part for part in parts if isinstance(part, str))
         if text:
@@ -146,7 +146,7 @@ def _texts(content: Any, kind: str) -> Iterator[tuple[str, str]]:
         if content:
             yield kind, content
     elif isinstance(content, list):
-        for part in map(_mapping, content):
+        for part in map(mapping, content):
             yield from _texts(part.get("thinking"), REASONING)
             yield from _texts(part.get("text"), kind)
 
@@ -161,7 +161,7 @@ def _first(usage: Mapping[str, Any], spellings: tuple[tuple[str, ...], ...]) -> 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:
     for name in path:
-        value = _mapping(value).get(name)
+        value = mapping(value).get(name)
     return value
 
 
@@ -169,13 +169,7 @@ def _count(value: Any) -> int | None:
     """A count of tokens, or None where the server sent something else; 12.0 is 12."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_TOKENS
-    return value if valid else None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    """The value, or where it is of another shape, an empty mapping."""
-    return value if isinstance(value, Mapping) else {}
+    return token_count(value)
 
 
 def _first_choice(chunk: Mapping[str, Any]) -> Mapping[str, Any]:

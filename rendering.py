@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from foreign import as_list
+
 TOOL, SETTING, SYSTEM, MESSAGE, TEXT = "tool", "setting", "system", "message", "text"
 SETTINGS = ("response_format", "text", "chat_template_kwargs", "reasoning_effort", "reasoning",
             "thinking")
@@ -197,7 +199,7 @@ def render(body: Any) -> Rendering:
         _prompt(writer, body["prompt"])
         return writer.rendering(_model(body))
     for field in ("tools", "functions"):
-        for index, tool in enumerate(_list(body.get(field))):
+        for index, tool in enumerate(as_list(body.get(field))):
             start, place = writer.length, f"{field}[{index}]"
             writer.put_json(tool, place)
             writer.put("\n", place)
@@ -220,7 +222,7 @@ def render(body: Any) -> Rendering:
     messages = body.get(field)
     if isinstance(messages, str):
         _message(writer, {"role": "user", "content": messages}, field, content_place=field)
-    for index, message in enumerate(_list(messages)):
+    for index, message in enumerate(as_list(messages)):
         _message(writer, message, f"{field}[{index}]")
     return writer.rendering(_model(body))
 
@@ -257,10 +259,6 @@ def _model(body: dict[str, Any]) -> str | None:
     return model if isinstance(model, str) else None
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _message(writer: _Writer, message: Any, place: str, *, content_place: str = "") -> None:
     """One message or input item, as a unit that ends with a line end."""
     start = writer.length
@@ -271,7 +269,7 @@ def _message(writer: _Writer, message: Any, place: str, *, content_place: str = 
         return
     role = str(message.get("role") or message.get("type") or "")
     if role == "reasoning":
-        shown = [*_list(message.get("summary")), *_list(message.get("content"))]
+        shown = [*as_list(message.get("summary")), *as_list(message.get("content"))]
         _thinking(writer, "".join(str(part.get("text", "")) for part in shown
                                   if isinstance(part, dict)) or _hashed("sealed", message), place)
     else:
@@ -293,7 +291,7 @@ def _message(writer: _Writer, message: Any, place: str, *, content_place: str = 
 def _calls(writer: _Writer, message: dict[str, Any], place: str) -> None:
     """Tool calls in their several spellings, and the ids that tie an answer to its call."""
     calls = [(call, f"{place}.tool_calls[{index}]")
-             for index, call in enumerate(_list(message.get("tool_calls")))]
+             for index, call in enumerate(as_list(message.get("tool_calls")))]
     calls.append((message.get("function_call"), f"{place}.function_call"))
     calls.append(({key: message.get(key) for key in CALL_KEYS
                    if key not in ("name", "id")}, place))
