@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
@@ -55,14 +55,6 @@ class Backend(Protocol):
 
     def stream(self, prompt: Prompt, output_tokens: int) -> Iterator[Event]:
         """Send one request and yield what happens."""
-
-    def stream_body(self, body: dict[str, Any], output_tokens: int) -> Iterator[Event]:
-        """Send a captured request body, streamed and with so much output, and yield the same."""
-
-    def prompt_tokens(self, body: str | dict[str, Any], opening: str
-                      ) -> tuple[str, Sequence[int]] | None:
-        """A captured prompt as the server makes it, behind an opening: its text and its tokens.
-        None where only the server knows. Raises RequestFailed."""
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a prompt of this one text, all that the server adds included."""
@@ -182,12 +174,13 @@ class Lab:
 
     def ask(
         self, experiment: str, arm: str, prompt: Prompt, output_tokens: int,
-        *, turn: int = 1, repeat: int = 1, cold: bool = False, body: dict[str, Any] | None = None,
+        *, turn: int = 1, repeat: int = 1, cold: bool = False,
+        send: Callable[[], Iterator[Event]] | None = None,
         shared: tuple[int, int | None] | None = None, notes: tuple[str, ...] = (),
     ) -> tuple[Sample, str]:
         """Send one prompt, and return its Sample and the answer.
 
-        body: a request body that is sent instead, of which `prompt` is the text; shared: the
+        send: what sends it, where that is not `stream` of the backend; shared: the
         characters and tokens of the beginning that it shares, where they are known.
 
         With `cold`, a sample of which the server reused more than a common head is marked and
@@ -213,8 +206,7 @@ class Lab:
             try:
                 sample = self._with_shared(sample, text) if shared is None else replace(
                     sample, shared_chars=shared[0], shared_tokens=shared[1])
-                events = (self.backend.stream(prompt, output_tokens) if body is None
-                          else self.backend.stream_body(body, output_tokens))
+                events = send() if send else self.backend.stream(prompt, output_tokens)
                 sample, answer = measure(events, sample, stall_s=self.stall_s,
                                          on_progress=self.on_progress)
             except RequestFailed as failed:  # in counting

@@ -201,10 +201,6 @@ class LlamaServer:
         """Send the texts of the prompt, joined as they are, and yield what happens."""
         return self._complete("".join(message.text for message in prompt), output_tokens)
 
-    def stream_body(self, body: dict[str, Any], output_tokens: int) -> Iterator[Event]:
-        """Never called: a captured body is sent as the text that `prompt_tokens` makes of it."""
-        raise NotImplementedError
-
     def prompt_tokens(self, body: str | dict[str, Any], opening: str
                       ) -> tuple[str, Sequence[int]]:
         """A captured prompt as the server makes it: an opening and the chat template's text, and

@@ -137,9 +137,6 @@ class OpenAIEndpoint:
         yield from self._answered(lambda: self._send(
             kept | {"model": kept.get("model") or self.model}, output_tokens))
 
-    def prompt_tokens(self, body: str | dict[str, Any], opening: str) -> None:
-        """Only the provider knows how it makes a prompt of a body, and of what tokens."""
-
     def _answered(self, send: Callable[[], httpx.Response]) -> Iterator[Event]:
         """The events of the answer to a request. Raises RequestFailed."""
         try:

@@ -16,7 +16,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from captured import CHAT, PROMPT, Turn
 from causes import Comparison
@@ -27,7 +27,7 @@ from rendering import render
 from replay_tables import BROKE
 from sample import Sample
 from summary import AS_SENT, COLD, WHAT_IF
-from timing import RequestFailed, prompt_hash
+from timing import Event, RequestFailed, prompt_hash
 from trouble import Trouble
 
 OUTPUT_TOKENS = 1
@@ -36,14 +36,30 @@ API_OUTPUT_TOKENS = 4
 VOID = "void: the turn before was not answered, so what it shares may not be cached"
 
 
+@runtime_checkable
+class MakesPrompts(Protocol):
+    """A backend that shows which prompt it makes of a captured body."""
+
+    def prompt_tokens(self, body: str | dict[str, Any], opening: str
+                      ) -> tuple[str, Sequence[int]]:
+        """The prompt behind an opening: its text and its tokens. Raises RequestFailed."""
+
+
+@runtime_checkable
+class TakesBodies(Protocol):
+    """A backend that takes a captured body as it is."""
+
+    def stream_body(self, body: dict[str, Any], output_tokens: int) -> Iterator[Event]:
+        """Send it, streamed and with so much output, and yield what happens."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """One turn, ready to be sent, and what it shares with the turn before."""
+    """One turn, ready to be sent as a body, and what it shares with the turn before."""
 
     prompt: Prompt
-    body: dict[str, Any] | None
+    body: dict[str, Any]
     shared_chars: int
-    shared_tokens: int | None
     notes: tuple[str, ...]
 
 
@@ -51,10 +67,12 @@ def replay(lab: Lab) -> Iterator[Sample]:
     """Every arm's turns in order; on an API the arms in turn, on a llama-server as blocks."""
     turns = lab.settings.captured
     arms = {AS_SENT: turns} | ({WHAT_IF: lab.settings.mended} if lab.settings.mended else {})
-    if lab.backend.counts_exactly:
+    backend = lab.backend
+    if isinstance(backend, MakesPrompts):
         for arm, chosen in arms.items():
-            yield from _as_the_server_does(lab, arm, chosen)
+            yield from _as_the_server_does(lab, backend, arm, chosen)
         return
+    assert isinstance(backend, TakesBodies), "a backend is of the one kind or the other"
     prepared = {arm: list(_as_they_are(chosen)) for arm, chosen in arms.items()}
     rng: random.Random = lab.rng("replay")
     failed: set[str] = set()  # arms whose turn before had no answer
@@ -64,7 +82,10 @@ def replay(lab: Lab) -> Iterator[Sample]:
             ready = _cold(lab, ready) if arm == COLD else ready
             if arm in failed and arm != COLD:
                 ready = replace(ready, notes=(*ready.notes, VOID))
-            sample = _asked(lab, arm, number, ready, API_OUTPUT_TOKENS)
+            sample, _ = lab.ask(
+                "replay", arm, ready.prompt, API_OUTPUT_TOKENS, turn=number,
+                send=partial(backend.stream_body, ready.body, API_OUTPUT_TOKENS),
+                shared=(ready.shared_chars, None), notes=ready.notes, cold=arm == COLD)
             (failed.discard if sample.error is None else failed.add)(arm)
             yield sample
 
@@ -91,7 +112,9 @@ def broke(comparison: Comparison | None) -> str:
     return f"{first.detail}, in {first.at.place}" + (f" (+{len(more)})" if more else "")
 
 
-def _as_the_server_does(lab: Lab, arm: str, turns: Sequence[Turn]) -> Iterator[Sample]:
+def _as_the_server_does(
+    lab: Lab, server: MakesPrompts, arm: str, turns: Sequence[Turn]
+) -> Iterator[Sample]:
     """Each turn as the text and tokens that the server makes of it, behind one opening for all.
 
     The opening is the same in every turn, so it takes nothing from what they share; but no earlier
@@ -104,12 +127,11 @@ def _as_the_server_does(lab: Lab, arm: str, turns: Sequence[Turn]) -> Iterator[S
     for number, (turn, found) in enumerate(zip(turns, explain_turns(turns), strict=True), 1):
         notes = _noted(found.comparison)
         try:
-            made = lab.patience.call(partial(lab.backend.prompt_tokens, turn.body(), opening),
+            made = lab.patience.call(partial(server.prompt_tokens, turn.body(), opening),
                                      is_sample=False)
         except RequestFailed as failed:
             yield _refused(lab, arm, number, turn, notes, failed)
             continue
-        assert made is not None
         text, tokens = made
         shared = common_prefix(before[1], tokens)
         best, where = max(((common_prefix(kept, tokens), earlier)
@@ -117,10 +139,9 @@ def _as_the_server_does(lab: Lab, arm: str, turns: Sequence[Turn]) -> Iterator[S
         if best > shared:  # a server that holds several prompts may take up that one
             notes += (f"turn {number} shares {best:,} tokens with turn {where}, more than with "
                       "the turn before",)
-        sample = _asked(lab, arm, number, Ready(
-            prompt=(Message(USER, text),), body=None, shared_chars=common_prefix(before[0], text),
-            shared_tokens=min(shared, len(tokens) - 1),  # the last is always computed
-            notes=notes), OUTPUT_TOKENS)
+        known = common_prefix(before[0], text), min(shared, len(tokens) - 1)  # the last is computed
+        sample, _ = lab.ask("replay", arm, (Message(USER, text),), OUTPUT_TOKENS, turn=number,
+                            shared=known, notes=notes)
         if sample.error is None:
             before = made
             answered[number] = tokens
@@ -146,13 +167,12 @@ def _as_they_are(turns: Sequence[Turn]) -> Iterator[Ready]:
             body = {"messages": [{"role": "user", "content": text}]}
         assert isinstance(body, dict)
         rendered = render(turn.body()).data.decode("utf-8", "surrogatepass")
-        yield Ready(prompt=(Message(USER, rendered),), body=body, shared_tokens=None,
+        yield Ready(prompt=(Message(USER, rendered),), body=body,
                     shared_chars=found.shared_chars, notes=_noted(found.comparison))
 
 
 def _cold(lab: Lab, ready: Ready) -> Ready:
     """The turn with its tools renamed and its first message begun anew: nothing is shared."""
-    assert ready.body is not None
     body = copy.deepcopy(ready.body)
     opening = lab.opening()
     tools = [tool.get("function") for tool in _dicts(body.get("tools"))]
@@ -163,18 +183,12 @@ def _cold(lab: Lab, ready: Ready) -> Ready:
         first["content"].insert(0, {"type": "text", "text": opening})
     else:
         first["content"] = opening + str(first.get("content") or "")
-    return Ready(prompt=ready.prompt, body=body, shared_chars=0, shared_tokens=None, notes=())
+    return Ready(prompt=ready.prompt, body=body, shared_chars=0, notes=())
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
     """The objects of a list; none where it is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _asked(lab: Lab, arm: str, number: int, ready: Ready, output_tokens: int) -> Sample:
-    return lab.ask("replay", arm, ready.prompt, output_tokens, turn=number, body=ready.body,
-                   shared=(ready.shared_chars, ready.shared_tokens), notes=ready.notes,
-                   cold=arm == COLD)[0]
 
 
 def _noted(comparison: Comparison | None) -> tuple[str, ...]:

@@ -41,12 +41,6 @@ class Simulated:
     def count_tokens(self, text: str) -> int:
         return tokens(text)
 
-    def stream_body(self, body: dict[str, Any], output_tokens: int) -> Iterator[Event]:
-        raise NotImplementedError
-
-    def prompt_tokens(self, body: str | dict[str, Any], opening: str) -> None:
-        return None
-
     def stream(self, prompt: Prompt, output_tokens: int) -> Iterator[Event]:
         asked = Said("".join(message.text for message in prompt), output_tokens)
         entry, words, steps_s = self.model.plan(asked, "/simulated", 0.0)

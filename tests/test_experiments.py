@@ -33,12 +33,6 @@ class Scripted:
     def count_tokens(self, text: str) -> int:
         return len(text)
 
-    def stream_body(self, body: dict[str, Any], output_tokens: int) -> Iterator[Event]:
-        raise NotImplementedError
-
-    def prompt_tokens(self, body: str | dict[str, Any], opening: str) -> None:
-        return None
-
     def stream(self, prompt: Prompt, output_tokens: int) -> Iterator[Event]:
         number = len(self.prompts)
         self.prompts.append(prompt)
