@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from figures import UNKNOWN
+from figures import UNKNOWN, count
 from money import (
     Cost,
     Prices,
@@ -21,12 +21,12 @@ from money import (
     prices_json,
     request_cost,
     sample_cost,
-    wrapped,
 )
 from record import Run
+from remarks import lines_of
 from sample import Sample
 from summary import CACHE, arms, of
-from tables import count, table
+from tables import table
 
 TURNS = 1000
 NO_PRICE = ("no price is known, so tokens alone: --price-in, --price-cached and --price-out",
@@ -161,10 +161,10 @@ def bill_lines(whole: Bill) -> list[str]:
         rows.append(["total", *[""] * 4, str(whole.total).replace("$", "")])
     lines = table(headers, rows).split("\n")
     if missing := sum(row.unreported for row in whole.arms):
-        lines += wrapped(f"without the tokens{' and the cost' if priced else ''} of {missing} "
+        lines += lines_of(f"without the tokens{' and the cost' if priced else ''} of {missing} "
                          f"request{'s' if missing > 1 else ''} that reported none")
     if whole.total is not None and whole.total.low_usd != whole.total.high_usd:
-        lines += wrapped("a range holds what is not reported: how much was cached, or what a "
+        lines += lines_of("a range holds what is not reported: how much was cached, or what a "
                          "token costs that was read from or written to the cache")
     lines += _difference_lines(whole.difference)
     return lines + (list(NO_PRICE) if whole.prices is None else price_lines(whole.prices))
@@ -177,7 +177,7 @@ def _difference_lines(more: Difference | None) -> list[str]:
     tokens = "" if more.uncached_tokens is None else f"{more.uncached_tokens:+,.0f} uncached tokens"
     money = "" if more.cost is None else f"USD {_signed(more.cost)}"
     said = ", ".join(part for part in (money, tokens) if part)
-    return wrapped(f"prepend against append, for every {TURNS:,} turns: {said} {means}")
+    return lines_of(f"prepend against append, for every {TURNS:,} turns: {said} {means}")
 
 
 def _signed(cost: Cost) -> str:

@@ -20,7 +20,7 @@ import json
 import math
 import statistics
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,20 +92,14 @@ def check(a: Run, b: Run, names: tuple[str, str]) -> None:
 
 def differences(a: Run, b: Run) -> list[str]:
     """Tool, endpoint, settings and environment where they differ, a line each."""
-    facts = [dict(_flat({"tool": run.tool, "version": run.version, "endpoint": run.endpoint,
+    from record import flat
+
+    facts = [dict(flat({"tool": run.tool, "version": run.version, "endpoint": run.endpoint,
                          "settings": run.settings, "environment": run.environment}))
              for run in (a, b)]
     names = [n for n in dict.fromkeys([*facts[0], *facts[1]]) if n not in PASSING]
     return [f"{one_line(name)}: {_value(facts[0], name)} against {_value(facts[1], name)}"
             for name in names if _value(facts[0], name) != _value(facts[1], name)]
-
-
-def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in facts.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _value(facts: Mapping[str, Any], name: str) -> str:

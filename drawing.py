@@ -69,7 +69,7 @@ def draw_panel(axes: Axes, panel: Panel, inches: float) -> None:
 def _draw_points(axes: Axes, panel: Points) -> None:
     axes.set_xlabel(panel.x_label)
     if not panel.points:
-        _say_nothing(axes)
+        say_nothing(axes)
         return
     xs, ys = zip(*panel.points, strict=True)
     fits = ((panel.line, "line (least squares)", FAINT if panel.curve else INK,
@@ -83,13 +83,13 @@ def _draw_points(axes: Axes, panel: Points) -> None:
               markeredgewidth=1.4, color=COLOURS["append"], label="one request")
     axes.set_ylabel(f"{panel.y_label} (ms)")
     if panel.is_log:
-        _logarithmic(axes, "x", xs)
-        _logarithmic(axes, "y", [y * MS for y in ys])
+        logarithmic(axes, "x", xs)
+        logarithmic(axes, "y", [y * MS for y in ys])
     else:
         axes.set_xlim(0, (max(xs) or 1) * 1.05)
         axes.set_ylim(0, (max(ys) * MS or 1) * 1.12)
-        _thousands(axes.xaxis)
-        _thousands(axes.yaxis)
+        thousands(axes.xaxis)
+        thousands(axes.yaxis)
     axes.legend(loc="lower right")
 
 
@@ -98,7 +98,7 @@ def _draw_bars(axes: Axes, panel: Bars) -> None:
 
     axes.set_xlabel("turn")
     if not panel.bars:
-        _say_nothing(axes)
+        say_nothing(axes)
         return
     top = max(bar.base + bar.height for bar in panel.bars)
     scale, unit = (1.0, "") if panel.is_tokens else (MS, " (ms)")
@@ -132,7 +132,7 @@ def _draw_bars(axes: Axes, panel: Bars) -> None:
     axes.set_xlim(min(turns) - 0.6, max(turns) + 0.6)
     axes.set_ylim(0, (top * scale or 1) * (1.55 if panel.is_labelled else 1.35))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    _thousands(axes.yaxis)
+    thousands(axes.yaxis)
     axes.legend(loc="upper left", ncols=2)
 
 
@@ -140,7 +140,7 @@ def _draw_phases(axes: Axes, panel: Phases) -> None:
     drawn = [value for row in panel.rows for value in row.values]
     if not drawn:
         axes.set_xlabel("")
-        _say_nothing(axes)
+        say_nothing(axes)
         return
     labels = []
     places = [n + 0.35 * (n >= len(panel.rows) / 2) for n in range(len(panel.rows))]
@@ -156,21 +156,22 @@ def _draw_phases(axes: Axes, panel: Phases) -> None:
     axes.set_yticks(places, labels)
     axes.set_ylim(places[-1] + 0.6, -0.6)
     if panel.is_log:
-        _logarithmic(axes, "x", [value * MS for value in drawn])
+        logarithmic(axes, "x", [value * MS for value in drawn])
     else:
         axes.set_xlim(0, (max(drawn) * MS or 1) * 1.1)
-        _thousands(axes.xaxis)
+        thousands(axes.xaxis)
     axes.set_xlabel("ms, logarithmic" if panel.is_log else "ms")
 
 
-def _say_nothing(axes: Axes) -> None:
+def say_nothing(axes: Axes) -> None:
+    """Axes that say that there is nothing to draw."""
     axes.set_xticks([])
     axes.set_yticks([])
     axes.text(0.5, 0.5, "no figure is known: nothing to draw", transform=axes.transAxes,
               ha="center", va="center", color=FAINT)
 
 
-def _logarithmic(axes: Axes, which: str, values: Sequence[float]) -> None:
+def logarithmic(axes: Axes, which: str, values: Sequence[float]) -> None:
     """A logarithmic axis around the values, with a tick at 1, 2, 5 or, over many decades, at 1."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -180,10 +181,11 @@ def _logarithmic(axes: Axes, which: str, values: Sequence[float]) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < low * 300 else (1,)))
     axis.set_minor_formatter(NullFormatter())
-    _thousands(axis)
+    thousands(axis)
 
 
-def _thousands(axis: Any) -> None:
+def thousands(axis: Any) -> None:
+    """Numbers with commas, and no more digits than they have."""
     axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from drawing import COLOURS, INK, _logarithmic, _say_nothing, _thousands
+from drawing import COLOURS, INK, logarithmic, say_nothing, thousands
 from panels_more import MS, SHARE, Chart, Lanes, written
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _draw_lanes(axes: Axes, panel: Lanes) -> None:
     unit = {MS: " (ms)", SHARE: " (%)"}.get(panel.unit, "")
     shown = [v * scale for lane in panel.lanes for v in (lane.value, lane.mark) if v is not None]
     if not shown:
-        _say_nothing(axes)
+        say_nothing(axes)
         return
     for n, kind in enumerate(panel.kinds):
         mine = [(place, lane.value * scale) for place, lane in enumerate(panel.lanes)
@@ -64,7 +64,7 @@ def _draw_lanes(axes: Axes, panel: Lanes) -> None:
         axes.plot([x for x, _ in marks], [y for _, y in marks], "|", color=INK, markersize=12,
                   markeredgewidth=2, label=panel.mark_label)
     if panel.is_log:
-        _logarithmic(axes, "x", shown)
+        logarithmic(axes, "x", shown)
         # The words on both sides leave room for a few ticks.
         few = (1,) if max(shown) > SPARSE_FROM * min(shown) else (1, 3)
         axes.xaxis.set_major_locator(LogLocator(subs=few))
@@ -72,7 +72,7 @@ def _draw_lanes(axes: Axes, panel: Lanes) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS))
         highest = 100 * HIGHEST_ON_SHARES if panel.unit == SHARE else max(shown) * 1.05 or 1
         axes.set_xlim(0, max(highest, max(shown)))
-        _thousands(axes.xaxis)
+        thousands(axes.xaxis)
     gaps = [place for place, lane in enumerate(panel.lanes) if lane.value is None]
     if gaps:
         axes.plot([axes.get_xlim()[0]] * len(gaps), gaps, "x", color=INK, markersize=5,
@@ -92,7 +92,7 @@ def _draw_chart(axes: Axes, panel: Chart) -> None:
     points = [point for one in panel.series for point in one.points]
     axes.set_xlabel(panel.x_label)
     if not points:
-        _say_nothing(axes)
+        say_nothing(axes)
         return
     scale = MS_PER_S if panel.unit == MS else 1.0
     for one in panel.series:
@@ -120,12 +120,12 @@ def _scales(axes: Axes, panel: Chart, xs: Sequence[float], ys: Sequence[float]) 
     if not panel.is_log:
         axes.set_xlim(0, (max(xs) or 1) * 1.05)
         axes.set_ylim(0, (max(ys) or 1) * 1.12)
-        _thousands(axes.xaxis)
-        _thousands(axes.yaxis)
+        thousands(axes.xaxis)
+        thousands(axes.yaxis)
         return
-    _logarithmic(axes, "x", xs)
+    logarithmic(axes, "x", xs)
     if min(ys) > 0:
-        _logarithmic(axes, "y", ys)
+        logarithmic(axes, "y", ys)
         axes.set_ylim(min(ys) / 1.4, max(ys) * (max(ys) / min(ys)) ** 0.35 * 1.4)  # the legend
         return
     _from_zero(axes, ys)
@@ -155,4 +155,4 @@ def _from_zero(axes: Axes, ys: Sequence[float]) -> None:
     axes.yaxis.set_major_locator(FixedLocator(ticks))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylim(-0.12 * least, max(above) * (max(above) / least) ** 0.4 * 1.6)
-    _thousands(axes.yaxis)
+    thousands(axes.yaxis)

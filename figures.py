@@ -5,6 +5,11 @@ from __future__ import annotations
 UNKNOWN = "-"
 
 
+def count(value: float | None) -> str:
+    """A count of tokens: 51,222."""
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
 def ms(seconds: float | None) -> str:
     """Seconds as milliseconds: 14,210, 183, 5.46."""
     return UNKNOWN if seconds is None else figures(seconds * 1000)

@@ -7,7 +7,6 @@ cached token costs) an amount is a range that holds the true one, never a guess.
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, InvalidOperation
@@ -22,7 +21,7 @@ from plan import (
     Planned,
     calibration_words,
 )
-from remarks import COLUMNS
+from remarks import lines_of
 from sample import Sample
 from trouble import Trouble
 
@@ -241,7 +240,7 @@ def estimate(planned: Iterable[Planned], prices: Prices,
 def estimate_lines(most: Mapping[str, Decimal], prices: Prices) -> list[str]:
     """The plan's cost, for people; at most 80 columns."""
     parts = ", ".join(f"{name} {dollars(amount)}" for name, amount in most.items())
-    return wrapped(f"cost: about {dollars(sum(most.values(), ZERO))} at the most, with nothing "
+    return lines_of(f"cost: about {dollars(sum(most.values(), ZERO))} at the most, with nothing "
                    f"cached and answers at full length ({parts})") + price_lines(prices)
 
 
@@ -252,9 +251,9 @@ def price_lines(prices: Prices) -> list[str]:
         above = f" above {rate.above_tokens:,} tokens of input" if rate.above_tokens else ""
         cached = "not known" if rate.cached_usd is None else f"{exact(rate.cached_usd)}"
         write = "" if rate.write_usd is None else f", written to the cache {exact(rate.write_usd)}"
-        lines += wrapped(f"USD per million tokens{above}: input {exact(rate.input_usd)}, cached "
+        lines += lines_of(f"USD per million tokens{above}: input {exact(rate.input_usd)}, cached "
                          f"{cached}{write}, output {exact(rate.output_usd)}")
-    return lines + wrapped(f"prices {prices.source}")
+    return lines + lines_of(f"prices {prices.source}")
 
 
 def prices_json(prices: Prices) -> dict[str, Any]:
@@ -294,8 +293,3 @@ def dollars(amount: Decimal, rounding: str = ROUND_HALF_EVEN) -> str:
         return "$0"
     shown = amount.quantize(Decimal(1).scaleb(min(-2, amount.adjusted() - 2)), rounding)
     return f"{'-' if amount < 0 else ''}${abs(shown):,f}"
-
-
-def wrapped(text: str) -> list[str]:
-    """Lines of at most 79 columns, the second and later ones indented."""
-    return textwrap.wrap(text, COLUMNS, subsequent_indent="  ", break_long_words=True)

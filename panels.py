@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from common import Line, fit_line, ratio
 from curve import Curve, upward_curve
-from figures import ms
+from figures import count, ms
 from record import Run
 from remarks import inseparable
 from sample import Sample
@@ -29,7 +29,7 @@ from summary import (
     prefill_s,
     recomputed_tokens,
 )
-from tables import LINE_REQUESTS, count, slope_line, times
+from tables import LINE_REQUESTS, slope_line, times
 from trouble import one_line
 from verdict import JUDGED
 
@@ -215,7 +215,7 @@ def _points(
         name=name, title=title[0].upper() + title[1:], x_label=x_label, y_label=what,
         points=tuple(zip(xs, ys, strict=True)),
         line=line if sentence else None, curve=curve, is_log=is_wide(xs) and min(ys) > 0,
-        said=(*said, *_missing(samples, len(drawn)), *_clock(samples)))
+        said=(*said, *missing_words(samples, len(drawn)), *clock_words(samples)))
 
 
 def cache_bars(samples: Sequence[Sample], codes: dict[str, str], *, native: bool) -> Bars:
@@ -259,7 +259,7 @@ def _bars(samples: Sequence[Sample], name: str, among: Sequence[str], *, native:
         y_label="prompt tokens" if is_tokens else "TTFT", is_tokens=is_tokens, arms=arms,
         bars=bars, medians=medians, is_labelled=len(bars) <= MOST_LABELLED_BARS,
         gaps=tuple((arm, turn) for turn in turns for arm in arms if turn not in heights[arm]),
-        said=(*said, *_missing(asked, len(bars)), *_clock(asked)))
+        said=(*said, *missing_words(asked, len(bars)), *clock_words(asked)))
 
 
 def _token_bar(sample: Sample) -> Bar | None:
@@ -314,7 +314,7 @@ def _p(value: float) -> str:
     return f"p {value:.1g}" if value >= LEAST_P else f"p below {LEAST_P}"
 
 
-def _missing(samples: Sequence[Sample], drawn: int) -> list[str]:
+def missing_words(samples: Sequence[Sample], drawn: int) -> list[str]:
     """How many samples are not in the picture, and why; nothing where all are."""
     failed = sum(s.error is not None for s in samples)
     left_out = sum(s.error is None and not s.counts for s in samples)
@@ -325,7 +325,8 @@ def _missing(samples: Sequence[Sample], drawn: int) -> list[str]:
     return [f"not drawn, of {len(samples)} requests: {', '.join(parts)}"] if parts else []
 
 
-def _clock(samples: Sequence[Sample]) -> list[str]:
+def clock_words(samples: Sequence[Sample]) -> list[str]:
+    """What the clock could not tell apart, a line each."""
     return [" ".join(text.split()) for text in inseparable(samples)]
 
 

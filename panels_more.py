@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import shapes_prefix
-from figures import UNKNOWN, ms
-from panels import _clock, _missing, is_wide, ttft_s, usable
+from figures import UNKNOWN, count, ms
+from panels import clock_words, is_wide, missing_words, ttft_s, usable
 from physics_finding import percent
 from sample import Sample
 from shapes_findings import LADDER, MINIMUM, POSITION, Row, judged, rows, shortest, stamped
 from shapes_tables import LABELS, OF_ALL, SUMMARY
 from summary import median, of
-from tables import count
 
 MS, TOKENS, SHARE = "ms", "tokens", "share"  # how a value is written; seconds are drawn in ms
 
@@ -146,7 +145,8 @@ def position_lanes(samples: Sequence[Sample]) -> Lanes:
         name=POSITION, title=title, unit=unit, kinds=(changed, stamp_kind)[:1 + bool(stamps)],
         x_label="tokens recomputed" if is_tokens else "TTFT (ms)",
         mark_label="what follows the change" if is_tokens else "", lanes=tuple(lanes),
-        is_log=False, said=(*said, *unknown_lanes(lanes), *left_out(samples), *_clock(samples)))
+        is_log=False, said=(*said, *unknown_lanes(lanes), *left_out(samples),
+                            *clock_words(samples)))
 
 
 def minimum_chart(samples: Sequence[Sample]) -> Chart:
@@ -238,4 +238,4 @@ def unknown_lanes(lanes: Sequence[Lane]) -> list[str]:
 
 def left_out(samples: Sequence[Sample]) -> list[str]:
     """How many samples failed or do not count; nothing where all count."""
-    return _missing(samples, sum(s.counts for s in samples))
+    return missing_words(samples, sum(s.counts for s in samples))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from figures import ms
-from panels import _clock, is_wide, usable
+from figures import count, ms
+from panels import clock_words, is_wide, usable
 from panels_more import (
     MS,
     Chart,
@@ -30,7 +30,6 @@ from physics_workload import Corner, corners_of, workload_finding
 from rates import DEPTH, decode_of, depth_points, step_context, step_s
 from sample import Sample
 from summary import median, of
-from tables import count
 
 BLOCK, PAUSES = "block", "pauses"
 WAY_NAMES = {RECOMPUTE: "recomputed", SLOT: "slot", HOST: "host memory", DISK: "disk"}
@@ -68,7 +67,7 @@ def depth_chart(samples: Sequence[Sample]) -> Chart:
         name=DEPTH, title=title, x_label="tokens of context before the token",
         y_label="decode, a token", unit=MS, fit=fit, at=None, is_log=False,
         series=(Series(label="one request", style=0, points=points),) if points else (),
-        said=(*said, *left_out(samples), *_clock(samples)))
+        said=(*said, *left_out(samples), *clock_words(samples)))
 
 
 def block_chart(samples: Sequence[Sample]) -> Chart:
@@ -172,7 +171,7 @@ def pause_lanes(samples: Sequence[Sample]) -> Lanes:
     return Lanes(
         name=PAUSES, title=title, x_label="TTFT", unit=MS, kinds=("TTFT again",),
         mark_label="the first time", lanes=lanes, is_log=is_wide(drawn),
-        said=(*said, *unknown_lanes(lanes), *_clock(samples)))
+        said=(*said, *unknown_lanes(lanes), *clock_words(samples)))
 
 
 def _titles(findings: Iterable[Finding]) -> str:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from figures import UNKNOWN, figures, ms
+from figures import UNKNOWN, count, figures, ms
 from physics_depth import (
     before,
     block_fit,
@@ -42,7 +42,7 @@ from rates import (
 from remarks import COLUMNS, remarks
 from sample import Sample
 from summary import median, of, recomputed_tokens
-from tables import count, inverse, per_s, quartiles_ms, table
+from tables import inverse, per_s, quartiles_ms, table
 
 GRID_OUTPUTS = (10, 100, 1000, 4000)
 GRID_STEPS = (1 / 64, 1 / 16, 1 / 4, 1, 4)  # of the longest prompt measured

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
@@ -65,6 +66,15 @@ class Run:
             "findings": [*shapes_findings.findings(self.samples),
                          *physics_findings.findings(self.samples, self.settings)],
         }
+
+
+def flat(facts: Mapping[str, Any], joint: str = ".", prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Facts about a run as names and values, those within others by the whole way to them."""
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, joint, f"{prefix}{name}{joint}")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def dumps(value: Any) -> str:

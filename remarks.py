@@ -13,11 +13,10 @@ from collections.abc import Sequence
 
 from figures import ms
 from record import Run
-from sample import Sample
+from sample import BROKE, Sample
 from summary import median
 
 COLUMNS = 79
-IN_TABLE = "broke: "  # a note that has a column of its own
 # Seconds of a request that neither prefill nor decode explain: so many, and so large a share.
 UNEXPLAINED_S, UNEXPLAINED_SHARE = 0.5, 0.5
 # A prompt that is counted as less than this share of what it should have was cut by the server.
@@ -37,11 +36,16 @@ def wrapped(text: str, columns: int) -> str:
                                    break_on_hyphens=False))
 
 
+def lines_of(text: str) -> list[str]:
+    """A text as lines of a page, the second and later ones indented."""
+    return textwrap.wrap(text, COLUMNS, subsequent_indent="  ")
+
+
 def remarks(samples: Sequence[Sample], columns: int = COLUMNS) -> str:
     """A line for each sample that failed or carries a note, a kind only once."""
     lines: dict[str, int] = {}
     for sample in samples:
-        said = [note for note in sample.notes if not note.startswith(IN_TABLE)]
+        said = [note for note in sample.notes if not note.startswith(BROKE)]
         if sample.error is not None:
             said.append(f"failed: {sample.error.message}")
         for text in said:

@@ -24,8 +24,7 @@ from common import common_prefix
 from explain import explain_turns
 from lab import USER, Lab, Message, Prompt
 from rendering import render
-from replay_tables import BROKE
-from sample import Sample
+from sample import BROKE, Sample
 from summary import AS_SENT, COLD, WHAT_IF
 from timing import Event, RequestFailed, prompt_hash
 from trouble import Trouble

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from common import compare
-from figures import UNKNOWN, ms
-from sample import Sample
+from figures import UNKNOWN, count, ms
+from remarks import COLUMNS
+from sample import BROKE, Sample
 from summary import (
     AS_SENT,
     COLD,
@@ -24,9 +25,8 @@ from summary import (
     valid,
 )
 
-COLUMNS, MOST_EXPENSIVE = 79, 3
+MOST_EXPENSIVE = 3
 HALF = 0.5  # of a first turn, from which it was cached and not only its common head
-BROKE = "broke: "  # how the note on what broke begins
 TITLES = {AS_SENT: "replay: the turns as they were sent",
           WHAT_IF: "what if: the same turns, mended as the remedies say",
           COLD: "control: the same turns behind a beginning that nobody has seen"}
@@ -64,9 +64,9 @@ def _arm(samples: Sequence[Sample], arm: str, native: bool) -> str:
         headers = ["turn", "tokens", "shared", "cached", "TTFT ms"]
     rows = []
     for sample in (s for s in samples if s.arm == arm):
-        cells = [str(sample.turn), _count(sample.prompt_tokens), _shared(sample, native),
-                 _count(sample.cached_tokens)]
-        cells += ([_count(recomputed_tokens(sample)), ms(prefill_s(sample))] if native
+        cells = [str(sample.turn), count(sample.prompt_tokens), _shared(sample, native),
+                 count(sample.cached_tokens)]
+        cells += ([count(recomputed_tokens(sample)), ms(prefill_s(sample))] if native
                   else [ms(sample.ttft_s)])
         rows.append((cells, f"failed: {sample.error.kind}" if sample.error
                      else broke(sample).partition(", in ")[0]))
@@ -88,7 +88,7 @@ def _shared(sample: Sample, native: bool) -> str:
     if sample.turn == 1 or sample.arm == COLD:
         return UNKNOWN
     if native:
-        return _count(sample.shared_tokens)
+        return count(sample.shared_tokens)
     share = sample.predicted_reuse
     return UNKNOWN if share is None else f"{share:.0%}".replace("%", " %")
 
@@ -109,7 +109,7 @@ def _summary(samples: Sequence[Sample], native: bool) -> list[str]:
                               f"{ms(took)} ms of {'prefill' if native else 'TTFT'} (medians)")
         else:
             lines.append(f"  {what}: {ms(took)} ms of TTFT (median); cached tokens are "
-                         f"{'not reported' if reused is None else _count(reused)}")
+                         f"{'not reported' if reused is None else count(reused)}")
     if not native:
         lines += [*_against_cold(samples), *_already_cached(samples)]
     elif misses := [s for s in valid(samples, AS_SENT, from_turn=2)
@@ -177,7 +177,3 @@ def _costs(samples: Sequence[Sample]) -> list[str]:
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, COLUMNS, initial_indent="  ", subsequent_indent="    ",
                          break_on_hyphens=False)
-
-
-def _count(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:,.0f}"

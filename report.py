@@ -21,7 +21,7 @@ import importlib
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import cli
@@ -137,21 +137,16 @@ def _parts(run: Run) -> Iterator[dict[str, Any]]:
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
     """Command, machine, endpoint and settings as names and values."""
+    from record import flat
+
     yield "command", " ".join(run.command)
     yield "created at", run.created_at
     for part in ("environment", "endpoint", "settings"):
-        for name, value in _flat(getattr(run, part)):
-            yield f"{part} {name}", value
-
-
-def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in facts.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name} ")
-        elif value is not None and value != []:
-            yield f"{prefix}{name}".replace("_", " "), (
-                value if isinstance(value, str) else
-                ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value))
+        for name, value in flat(getattr(run, part), " "):
+            if value is not None and value != []:
+                yield f"{part} {name.replace('_', ' ')}", (
+                    value if isinstance(value, str) else
+                    ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value))
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

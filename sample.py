@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+BROKE = "broke: "  # how the note begins that has a column of its own in a replay
 # Notes that keep a sample out of every average begin so.
 LEFT_OUT = ("not_cold", "truncated", "void", "response_cache")
 

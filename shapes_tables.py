@@ -5,12 +5,11 @@ Pure functions from samples to strings of 80 columns, as those of `tables.py`.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 import shapes_prefix
-from figures import UNKNOWN, ms
-from remarks import COLUMNS
+from figures import UNKNOWN, count, ms
+from remarks import lines_of
 from sample import Sample
 from shapes_findings import (
     ANSWER_CACHE,
@@ -26,7 +25,7 @@ from shapes_findings import (
     stamped,
 )
 from summary import FIGURES, median, of, prefill_s
-from tables import count, table, times
+from tables import table, times
 from verdict import (
     ARM_FAILED,
     CONTRADICTION,
@@ -112,7 +111,7 @@ def minimum_text(samples: Sequence[Sample]) -> str:
     headers = ["prefix", "characters", "reused", "cold ms", "second ms", "pairs", "is reused"]
     if not counted:
         headers, cells = [*headers[:2], *headers[3:]], [[*row[:2], *row[3:]] for row in cells]
-    return "\n".join([title, table(headers, cells), *_wrapped(shortest(samples).text)])
+    return "\n".join([title, table(headers, cells), *lines_of(shortest(samples).text)])
 
 
 def _cells(row: Row) -> list[str]:
@@ -124,12 +123,12 @@ def _summary(known: Sequence[Row], label: Callable[[Row], str]) -> list[str]:
     """The rows by code: a code for all of the server in the words of its row, else with labels."""
     lines: list[str] = []
     for code in OF_ALL:
-        lines += _wrapped(next((row.text for row in known if row.code == code), ""))
+        lines += lines_of(next((row.text for row in known if row.code == code), ""))
     for code, words in SUMMARY.items():
         if chosen := [label(row) for row in known if row.code == code]:
-            lines += _wrapped(f"{words}: {', '.join(chosen)}")
+            lines += lines_of(f"{words}: {', '.join(chosen)}")
     reasons = dict.fromkeys(row.text for row in known if row.code in (UNDECIDED, CONTRADICTION))
-    return lines + [line for text in reasons for line in _wrapped(f"  {text}")]
+    return lines + [line for text in reasons for line in lines_of(f"  {text}")]
 
 
 def _follows(known: Sequence[Row]) -> list[str]:
@@ -138,7 +137,7 @@ def _follows(known: Sequence[Row]) -> list[str]:
     if codes == {HIT}:
         return ["what stands before the change is reused, what follows it is computed"]
     if HIT in codes | {PARTIAL} and codes & {PARTIAL, MISSED}:
-        return _wrapped("what stands before the change is not all reused: this server goes back "
+        return lines_of("what stands before the change is not all reused: this server goes back "
                         "only to certain places (blocks, a minimum, checkpoints, a window)")
     return []
 
@@ -160,17 +159,13 @@ def _held(known: Sequence[Row]) -> list[str]:
     kept = [others for others, code in returns.items() if code in (HIT, PARTIAL)]
     lost = [others for others, code in returns.items() if code == MISSED]
     if kept and not lost:
-        return _wrapped(f"at least {max(kept) + 1} conversations are kept")
+        return lines_of(f"at least {max(kept) + 1} conversations are kept")
     if kept:
-        return _wrapped(f"{max(kept) + 1} conversations are kept, and not {min(lost) + 1}")
+        return lines_of(f"{max(kept) + 1} conversations are kept, and not {min(lost) + 1}")
     if lost:
-        return _wrapped("one conversation is kept: another one in between throws it out "
+        return lines_of("one conversation is kept: another one in between throws it out "
                         "(one slot, and no cache in host memory)")
     return []
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, COLUMNS, subsequent_indent="  ")
 
 
 def side_by_side(runs: Iterable[tuple[str, Sequence[Sample]]]) -> str:

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from common import Line, ratio, spread
-from figures import UNKNOWN, figures, ms
+from figures import UNKNOWN, count, figures, ms
 from lab import spent_tokens
 from record import Run
 from remarks import COLUMNS, chunk_line, cut_short, remarks, wrapped
@@ -92,11 +92,6 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
              for row in cells]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
-
-
-def count(value: float | None) -> str:
-    """A count of tokens: 51,222."""
-    return UNKNOWN if value is None else f"{value:,.0f}"
 
 
 def per_s(rate: float | None) -> str:

@@ -30,7 +30,7 @@ CHUNKS = ["The harbour was built in 1832 by the Danish crown, of granite.",
 def nanobot(now: str) -> dict[str, Any]:
     return system("# nanobot\n\nYou are nanobot, a helpful AI assistant.\n\n## Current Time\n"
                   f"{now}\n\n## Runtime\nLinux x86_64, Python 3.12.1\n\n## Workspace\n"
-                  "- Memory files: /root/.nanobot/workspace/memory/MEMORY.md\n\n" + LD)
+                  "- Memory files: /home/.nanobot/workspace/memory/MEMORY.md\n\n" + LD)
 
 
 def retrieved(*chunks: str) -> dict[str, Any]:

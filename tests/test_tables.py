@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from figures import ms
+from figures import count, ms
 from record import load_run
 from sample import TEXT, Connection, Failure, Sample, ServerTimings
-from tables import count, per_s, render, times
+from tables import per_s, render, times
 from test_record import run_of
 from test_timing import blank
 
