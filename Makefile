@@ -16,9 +16,9 @@ demo: $(VENV)/.demo
 demo-api: $(VENV)/.demo
 	$(PY) api_timing.py --demo
 
-## test: static checks, then every test
+## test: static checks, then every test, a file at a time on each of two cores
 test: check gateway
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2 --dist loadfile
 
 ## check: ruff and mypy --strict
 check: $(VENV)/.dev

@@ -25,8 +25,9 @@ from patience import Patience
 ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT_S = 240
 # Variables that a developer's shell may hold and that would change what the scripts do.
-NOT_INHERITED = ("AI_BUILDER_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "PYTHONPATH",
-                 "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+NOT_INHERITED = ("AI_BUILDER_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "PYTHONPATH", "COLUMNS",
+                 "LINES", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy",
+                 "all_proxy")
 
 
 def at(url: str) -> Address:
@@ -88,9 +89,14 @@ def assert_one_line(outcome: Outcome, status: int, *parts: str) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_core() -> None:
-    """Servers of one thread: two that wait for each other stall where a core is busy."""
+    """A core for each process of the tests, and servers of one thread on it.
+
+    Two threads that wait for each other stall where a core is busy.
+    """
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        cores = sorted(os.sched_getaffinity(0), reverse=True)
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        os.sched_setaffinity(0, {cores[worker % len(cores)]})
 
 
 @pytest.fixture(scope="session")
