@@ -45,6 +45,7 @@ def events(data: Iterator[tuple[float, Any]], key: Secrets = None) -> Iterator[E
                 yield Progress(at_s=at_s, processed_tokens=done, total_tokens=total)
         elif value.get("stop"):
             yield from _last(at_s, value, key)
+            return  # whatever breaks or is held open behind the end is no part of the answer
         else:
             yield _piece(at_s, value)
 

@@ -34,7 +34,7 @@ from timing import (
     clock,
 )
 from trouble import Trouble, one_line
-from wire_clock import TimedBytes, TimedRequest, Wire
+from wire_clock import AFTER_END_S, HeldOpen, TimedBytes, TimedRequest, Wire
 
 CONNECT_TIMEOUT_S = 15.0
 STALL_S = 3600.0
@@ -151,13 +151,14 @@ class OpenAIEndpoint:
                 if counted != Usage():
                     yield counted
                 self._refuse_other_than_a_stream(response)
-                yield from self._events(response)
+                with HeldOpen(response, AFTER_END_S) as watch:
+                    yield from self._events(response, watch)
             finally:
                 response.close()
         except ERRORS as error:
             raise failure(error, httpx.URL(self.url), self.secrets) from None
 
-    def _events(self, response: httpx.Response) -> Iterator[Event]:
+    def _events(self, response: httpx.Response, watch: HeldOpen) -> Iterator[Event]:
         """The events of a stream, whose bytes are dated by the transport."""
         reason = None
         chunks = 0
@@ -178,7 +179,8 @@ class OpenAIEndpoint:
             if isinstance(data, Done):
                 break
             if data is None:
-                yield Alive(at_s=at_s)
+                if reason is None:
+                    yield Alive(at_s=at_s)
             elif isinstance(data, Noise):
                 yield Note(text="no_json: a line of the stream is no JSON: "
                                 f"{self.shown(data.text)}")
@@ -188,7 +190,8 @@ class OpenAIEndpoint:
                     raise RequestFailed(kind_in_answer(error, text), self.shown(text),
                                         response.status_code)
                 chunks += 1
-                reason = finish_reason(data) or reason
+                if reason := finish_reason(data) or reason:
+                    watch.ended()
                 yield from decode(data, at_s, self.secrets)
         if reason is None:
             if not chunks and head:

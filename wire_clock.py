@@ -6,6 +6,8 @@ around httpx's byte streams and its trace extension.
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +18,9 @@ from sample import Connection
 from timing import Clock, RequestFailed
 
 DRAIN_TIMEOUT_S = 1.0
+# Usage comes at once behind the end of an answer: a server that holds the stream open for longer
+# has no more to say.
+AFTER_END_S = 10.0
 
 
 class Wire:
@@ -109,6 +114,37 @@ class TimedBytes(httpx.SyncByteStream):
                 pass
         except (httpx.HTTPError, httpx.StreamError, ValueError):
             pass  # the answer is complete; the next request opens a new connection
+
+
+class HeldOpen:
+    """Hangs up, so to speak for the server, where it holds a stream open behind its answer's end.
+
+    A context: nothing is hung up on after it. The thread that reads finds the connection broken.
+    """
+
+    def __init__(self, response: httpx.Response, after_s: float) -> None:
+        self._response = response
+        self._timer = threading.Timer(after_s, self._hang_up)
+        self._timer.daemon = True
+
+    def __enter__(self) -> HeldOpen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def ended(self) -> None:
+        """The answer has come to its end."""
+        if self._timer.ident is None:
+            self._timer.start()
+
+    def _hang_up(self) -> None:
+        stream = self._response.extensions.get("network_stream")
+        connected = None if stream is None else stream.get_extra_info("socket")
+        if connected is not None:
+            with contextlib.suppress(OSError):
+                # The plain socket's own: that of TLS would take the reader's state away.
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 def _known(moment: float | None) -> float:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
+import openai_api
 from calibration import calibrate
 from conftest import assert_one_line, at, environment, no_patience, run_script
 from lab import USER, Message
@@ -17,7 +20,19 @@ from providers import PROVIDERS
 from sample import Sample
 from timing import measure
 from trouble import Trouble, one_line
-from wire_stub import CUT, DONE, SILENT, Answer, Stub, piece, refused, said, sse, wire_stub
+from wire_stub import (
+    CUT,
+    DONE,
+    SILENT,
+    STALLED,
+    Answer,
+    Stub,
+    piece,
+    refused,
+    said,
+    sse,
+    wire_stub,
+)
 
 KEY = "sk-stub-0123456789"
 OWN = "ai-builder"
@@ -49,6 +64,30 @@ def sample_of(answer: Answer, **known: Any) -> Sample:
     with wire_stub(then=answer) as stub:
         events = endpoint(stub, **known).stream((Message(USER, "hello"),), 4)
         return measure(events, blank)[0]
+
+
+@pytest.mark.parametrize("alive", [(), (0.05, b": alive\n\n") * 200], ids=["silent", "alive"])
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+def test_a_stream_held_open_behind_its_answer_is_hung_up_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alive: tuple[bytes | float, ...], secure: bool
+) -> None:
+    """No stall time-out is given: without the hanging up this would wait for an hour."""
+    monkeypatch.setattr(openai_api, "AFTER_END_S", 0.2)
+    context = None
+    if secure:
+        authority = trustme.CA()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    answer = Answer(body=(ONE, END, *alive), ends=STALLED)
+    blank = Sample(experiment="length", arm="1", turn=1, repeat=1, sent_at="", prompt_chars=5,
+                   prompt_hash="", asked_output_tokens=4)
+    with wire_stub(then=answer, tls=context) as stub:
+        asked = endpoint(stub)
+        for _ in range(2):  # and the next request is answered like the first
+            sample, text = measure(asked.stream((Message(USER, "hello"),), 4), blank)
+            assert (sample.error, sample.finish_reason, text) == (None, "stop", "one")
 
 
 FAILURES: dict[str, tuple[Answer, str, int | None, str]] = {

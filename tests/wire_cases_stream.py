@@ -201,6 +201,10 @@ STREAMS = (
          "no [DONE] comes after the finish_reason, and the connection stays open: the answer is "
          "whole", (*LATER, (0.5, END), (0.6, extra(usage=USAGE))),
          came(0.2, 0.4, **COUNTED), ends=STALLED),
+    Case("A13", "alive_after_the_end", "diegosouzapw/OmniRoute#6777",
+         "after the finish_reason come comments alone, for longer than a stream may stall",
+         (*LATER, (0.5, END), (0.6, extra(usage=USAGE)), (0.9, b": alive\n\n"),
+          (1.8, b": alive\n\n")), came(0.2, 0.4, **COUNTED), stall_s=1.0),
     Case("A13", "reset_after_the_end", "BerriAI/litellm#33222",
          "the connection is reset after the finish_reason: the answer is whole",
          (*LATER, (0.5, END)), came(0.2, 0.4), ends=RESET),
