@@ -17,6 +17,9 @@ from timing import Event, Piece, Usage
 # an Anthropic stream passed through, whose counts of the prompt lie in `message`.
 USAGE_AT = (("usage",), ("x_groq", "usage"), ("usageMetadata",), ("message", "usage"))
 
+# Thinking under its names, which say the same where several stand side by side: DeepSeek, vLLM,
+# llama-server; OpenRouter, Ollama, Groq; MiniMax, and OpenRouter beside the one before.
+THINKING = ("reasoning_content", "reasoning", "reasoning_details")
 CACHED = (  # of the prompt, all of them within its count but for Anthropic's own
     ("prompt_tokens_details", "cached_tokens"),  # OpenAI, vLLM, SGLang, llama-server, most others
     ("input_tokens_details", "cached_tokens"),  # OpenAI Responses
@@ -56,7 +59,7 @@ def decode(chunk: Mapping[str, Any], at_s: float, key: Secrets = None) -> Iterat
     delta = choice.get("delta")
     if not isinstance(delta, Mapping):
         return
-    thinking = delta.get("reasoning_content") or delta.get("reasoning")
+    thinking = next(filter(None, map(delta.get, THINKING)), None)
     for kind, content in ((REASONING, thinking), (TEXT, delta.get("content")),
                           (TEXT, delta.get("refusal"))):
         for sort, text in _texts(content, kind):
@@ -141,14 +144,15 @@ def _is_apart(usage: Mapping[str, Any], prompt: int, output: int, total: int | N
 
 def _texts(content: Any, kind: str) -> Iterator[tuple[str, str]]:
     """The texts of a delta's content: a string, or a list of parts as Mistral's thinking models
-    send, {"type": "text", "text": …} and {"type": "thinking", "thinking": [parts]}."""
+    send, {"type": "text", "text": …} and {"type": "thinking", "thinking": [parts]}; those of
+    reasoning_details have a "text" or a "summary"."""
     if isinstance(content, str):
         if content:
             yield kind, content
     elif isinstance(content, list):
         for part in map(mapping, content):
             yield from _texts(part.get("thinking"), REASONING)
-            yield from _texts(part.get("text"), kind)
+            yield from _texts(part.get("text") or part.get("summary"), kind)
 
 
 def _first(usage: Mapping[str, Any], spellings: tuple[tuple[str, ...], ...]) -> int | None:
