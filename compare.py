@@ -172,7 +172,7 @@ def parts(a: Run, b: Run) -> list[Part]:
                       for arm, sides in strata.items()}
             remarks += [f"{arm} reused: A {_share(x)}, B {_share(y)}"
                        for arm, (x, y) in shares.items()]
-            remarks += _verdicts(a, b) if experiment == CACHE else []
+            remarks += _verdicts(a, b, experiment)
         elif len(rows) > 1:
             rows.append(together(list(strata.values()), figure))
         found.append(Part(title=f"{title}, B against A", condition=condition, rows=tuple(rows),
@@ -197,8 +197,9 @@ def _share(value: float | None) -> str:
     return "not reported" if value is None else f"{100 * value:.1f} %"
 
 
-def _verdicts(a: Run, b: Run) -> list[str]:
-    codes = [{v.arm: v.code.upper().replace("_", " ") for v in run.verdicts()} for run in (a, b)]
+def _verdicts(a: Run, b: Run, experiment: str) -> list[str]:
+    codes = [{v.arm: v.code_in_words for v in run.verdicts()
+              if v.experiment == experiment} for run in (a, b)]
     return [f"{arm} verdict: A {code}, B {codes[1][arm]}" for arm, code in codes[0].items()
             if arm in codes[1]]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from panels import FROM_TURN, REPLAYED, Bars, Panel, Phases, Points, shown_value, trace
-from summary import AS_SENT, COLD, WHAT_IF
+from panels import FROM_TURN, Bars, Panel, Phases, Points, shown_value, trace
+from summary import AS_SENT, COLD, REPLAYED, WHAT_IF
 from trouble import one_line
 
 if TYPE_CHECKING:

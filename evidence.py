@@ -133,6 +133,12 @@ def _hit_by_count(sample: Sample) -> bool:
     reported, predicted = sample.reported_reuse or 0.0, sample.predicted_reuse
     if predicted is None or predicted <= HALF:
         return reported >= FULL  # little is shared: only reuse of nearly everything is a hit
+    return as_far_as_shared(sample)
+
+
+def as_far_as_shared(sample: Sample) -> bool:
+    """Whether what is reported reaches as far as the prompt was predicted to be shared."""
+    reported, predicted = sample.reported_reuse or 0.0, sample.predicted_reuse or 0.0
     left = (predicted - reported) * (sample.prompt_tokens or 0)
     return reported >= FULL * predicted or (reported > HALF * predicted and left <= BLOCK_TOKENS)
 

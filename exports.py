@@ -97,9 +97,8 @@ def to_markdown(run: Run) -> str:
     first, *rest = heading(run).split("\n")
     out = [f"### {_text(first)}", "", *_paragraphs(rest)]
     for verdict in run.verdicts():
-        code = verdict.code.upper().replace("_", " ")
         lines = "; ".join(verdict.text.split("\n"))
-        out.append(f"- **{_text(verdict.arm)}: {_text(code)}** {_text(lines)}")
+        out.append(f"- **{_text(verdict.arm_in_words)}: {verdict.code_in_words}** {_text(lines)}")
     for block in [*body(run), *blocks("\n".join(of_run(run)))]:
         if isinstance(block, Table):
             out += ["", _row(block.headers), "|" + " ---: |" * len(block.headers),

@@ -23,6 +23,7 @@ from summary import (
     CACHE,
     COLD,
     FIGURES,
+    REPLAYED,
     WHAT_IF,
     Figure,
     of,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 LENGTH, OUTPUT, PHASES, REPLAY = "length", "output", "phases", "replay"
 FROM_TURN = 2  # medians are of the turns that had an earlier one to reuse
 MOST_LABELLED_BARS = 24
-REPLAYED = {AS_SENT: "as sent", WHAT_IF: "mended", COLD: "cold"}  # the arms of a replay, in words
 WIDE = 10  # a range this many times its smallest value is drawn on a logarithmic scale
 LEAST_P = 0.0001
 MODEL_CHARS = 100

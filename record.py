@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import physics_findings
 import shapes_findings
+from replay_verdict import replay_verdicts
 from sample import Sample
 from summary import summarise
 from verdict import Verdict, verdicts
@@ -54,8 +55,9 @@ class Run:
         return {name: getattr(self, name) for name in names}
 
     def verdicts(self) -> list[Verdict]:
-        """The verdict on each arm of *cache*, from the samples there are now."""
-        return verdicts(self.samples, looks=self.settings.get("looks") or 1)
+        """The verdict on each arm of *cache* and of a replay, from the samples there are now."""
+        return [*verdicts(self.samples, looks=self.settings.get("looks") or 1),
+                *replay_verdicts(self.samples)]
 
     def to_json(self) -> dict[str, Any]:
         """The whole record, summaries computed from the samples now."""

@@ -17,6 +17,7 @@ from sample import BROKE, Sample
 from summary import (
     AS_SENT,
     COLD,
+    REPLAYED,
     WHAT_IF,
     median,
     prefill_s,
@@ -103,7 +104,7 @@ def _summary(samples: Sequence[Sample], native: bool) -> list[str]:
             lambda s: s.prompt_tokens, lambda s: s.cached_tokens))
         computed = median(chosen, recomputed_tokens)
         took = median(chosen, prefill_s if native else (lambda s: s.ttft_s))
-        what = "as sent" if arm == AS_SENT else "mended"
+        what = REPLAYED[arm]
         if computed is not None and sent is not None:
             lines += _wrapped(f"{what}: {computed:,.0f} of {sent:,.0f} tokens recomputed a turn, "
                               f"{ms(took)} ms of {'prefill' if native else 'TTFT'} (medians)")

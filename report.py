@@ -38,6 +38,10 @@ NO_CHARTS = ("No charts: {missing} is not installed. Run: python3 -m pip install
              "requirements-plot.txt, and make the page again.")
 # How a verdict is coloured; its words say the same.
 GOOD, BAD = {"hit"}, {"no_hit", "no_reuse_here", "contradiction", "not_cache", "nonsense_count"}
+KEYS = {  # what the arms are, by experiment
+    "cache": "append: new text at the end of the prompt; prepend: the time now in front of it all.",
+    "replay": "as sent: the captured turns; mended: the same, with the breaks mended that can be.",
+}
 METHOD = (
     "The clock runs from a request's last byte to the arrival of each piece of the answer; TTFT "
     "ends at the first piece that is not empty. Connecting, warming up and retries are outside it.",
@@ -65,10 +69,13 @@ def page(run: Run, *, cost_lines: Sequence[str] | None = None) -> str:
     template = _template()
     title, *subtitle = heading(run).split("\n")
     charts, no_charts = _charts(run)
+    judged = run.verdicts()
     return str(template.render(
         title=title, subtitle=[s for s in subtitle if not s.startswith("INCOMPLETE")],
         complete=run.complete, n_samples=len(run.samples),
-        verdicts=[_verdict(v) for v in run.verdicts()], charts=charts, no_charts=no_charts,
+        verdicts=[_verdict(v) for v in judged], charts=charts, no_charts=no_charts,
+        verdict_key=" ".join(KEYS[name] for name in KEYS
+                             if any(v.experiment == name for v in judged)),
         parts=list(_parts(run)),
         cost=blocks("\n".join(of_run(run) if cost_lines is None else cost_lines)),
         facts=list(_facts(run)), method=METHOD,
@@ -97,7 +104,7 @@ def _template() -> Any:
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     tone = "good" if verdict.code in GOOD else "bad" if verdict.code in BAD else "open"
-    return {"arm": verdict.arm, "code": verdict.code.upper().replace("_", " "), "tone": tone,
+    return {"arm": verdict.arm_in_words, "code": verdict.code_in_words, "tone": tone,
             "lines": verdict.text.split("\n")}
 
 

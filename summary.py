@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CACHE = "cache"
 AS_SENT, WHAT_IF, COLD = "as_sent", "what_if", "cold"  # of a replay
+REPLAYED = {AS_SENT: "as sent", WHAT_IF: "mended", COLD: "cold"}  # the same in words
 ARMS = ("append", "prepend", "repeat", AS_SENT, WHAT_IF, COLD)
 # Where the first turn of an arm has nothing to reuse, or only fills the cache.
 FROM_TURN_2 = (CACHE, "replay", "ladder", "position", "minimum")

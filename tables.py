@@ -244,7 +244,7 @@ def slope_line(fitted: Line | None, what: str, unit: str, scale: float) -> str:
 def verdict_lines(verdict: Verdict, columns: int = COLUMNS) -> str:
     """A verdict in plain lines: the arm and its code, then why, wrapped for a terminal."""
     first, *rest = verdict.text.splitlines()
-    lines = textwrap.wrap(f"{verdict.arm}: {verdict.code.upper().replace('_', ' ')}. {first}",
+    lines = textwrap.wrap(f"{verdict.arm_in_words}: {verdict.code_in_words}. {first}",
                           columns, subsequent_indent="  ")
     for text in rest:
         lines += textwrap.wrap(text, columns, initial_indent="  ", subsequent_indent="  ")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from common import LEVEL
 from evidence import COLD, FULL, HALF, NONE, Evidence, against, by_turn, moved, of_arm
-from summary import CACHE, of
+from summary import CACHE, REPLAYED, of
 
 if TYPE_CHECKING:
     from sample import Sample
@@ -53,6 +53,16 @@ class Verdict:
     evidence: dict[str, Any]
 
     @property
+    def arm_in_words(self) -> str:
+        """As a person reads it: as sent."""
+        return REPLAYED.get(self.arm, self.arm)
+
+    @property
+    def code_in_words(self) -> str:
+        """As a person reads it: NO HIT."""
+        return self.code.upper().replace("_", " ")
+
+    @property
     def is_firm(self) -> bool:
         """Whether more turns would hardly change it."""
         return self.code not in (UNDECIDED, TOO_NOISY)
@@ -75,38 +85,50 @@ def verdicts(samples: Sequence[Sample], *, looks: int = 1) -> list[Verdict]:
         if not any(s.arm == arm for s in chosen):
             continue
         mine, control = known[arm], known["repeat"]
-        judged = _impossible(chosen, arm, mine)
+        judged = impossible(chosen, arm, mine)
         if judged is None and mine.reported is not None:
             judged = _by_count(mine, control, reused_most, timed=not native and not noisy)
         elif judged is None:
             judged = _by_time(mine, control, noisy)
-        code, line = judged
-        lines = [line] if mine.ttft.ratio is None or code in IMPOSSIBLE else [
-            line, *_timing_lines(code, mine, native)]
-        found.append(Verdict(experiment=CACHE, arm=arm, code=code, text="\n".join(lines),
-                             evidence=_as_data(mine, control, looks)))
+        found.append(judged_as(CACHE, arm, judged, mine, control, looks, native=native))
     return found
 
 
-def _as_data(mine: Evidence, control: Evidence, looks: int) -> dict[str, Any]:
+def judged_as(experiment: str, arm: str, judged: Judged, mine: Evidence,
+              control: Evidence | None = None, looks: int = 1, *, native: bool) -> Verdict:
+    """The verdict, with the times in words and what it all rests on. control: of the repeat."""
+    code, line = judged
+    lines = [line] if mine.ttft.ratio is None or code in IMPOSSIBLE else [
+        line, *_timing_lines(code, mine, native)]
+    return Verdict(experiment=experiment, arm=arm, code=code, text="\n".join(lines),
+                   evidence=_as_data(mine, looks) | (_repeat_as_data(control) if control else {}))
+
+
+def _as_data(mine: Evidence, looks: int) -> dict[str, Any]:
     return {
         "predicted_reuse": mine.predicted, "reported_reuse": mine.reported,
         "ttft_ratio": mine.ttft.ratio, "ttft_ratio_interval": mine.ttft.interval,
         "p_value": mine.ttft.p_value, "inter_token_ratio": mine.decode.ratio,
         "n": len(mine.turns), "share_faster_than_all_cold": mine.ttft.share_below_all,
         "detectable_ttft_ratio": mine.detectable_ratio(len(mine.turns)),
-        "repeat_predicted_reuse": control.predicted, "repeat_reported_reuse": control.reported,
-        "repeat_ttft_ratio": control.ttft.ratio, "reused_turns": list(mine.reused_turns),
-        "holds_from_turn": mine.holds_from, "looks": looks,
+        "reused_turns": list(mine.reused_turns), "holds_from_turn": mine.holds_from,
+        "looks": looks,
     }
 
 
-def _impossible(samples: Sequence[Sample], arm: str, mine: Evidence) -> Judged | None:
+def _repeat_as_data(control: Evidence) -> dict[str, Any]:
+    return {
+        "repeat_predicted_reuse": control.predicted, "repeat_reported_reuse": control.reported,
+        "repeat_ttft_ratio": control.ttft.ratio,
+    }
+
+
+def impossible(samples: Sequence[Sample], arm: str, mine: Evidence) -> Judged | None:
     """Why there can be no verdict, or None."""
     if all(s.error is not None for s in samples):
-        return ALL_FAILED, "every request of cache failed: nothing can be said (see above why)"
+        return ALL_FAILED, "every request failed: nothing can be said (see above why)"
     if max(s.turn for s in samples if s.arm == arm) < 2:
-        return FIRST_TURN_ONLY, "one turn has nothing to reuse: run two turns at least (--turns)"
+        return FIRST_TURN_ONLY, "one turn has nothing to reuse: two at least are needed"
     if not mine.turns:
         return ARM_FAILED, f"no turn of {arm} with an earlier one to reuse is valid: nothing to say"
     shares = [r for s in samples if (r := s.reported_reuse) is not None and s.error is None]
@@ -132,12 +154,12 @@ def _by_count(mine: Evidence, control: Evidence, reused_most: float | None, *, t
     reported, predicted = mine.reported or 0.0, mine.predicted
     shares_much = predicted is None or predicted > NONE
     if timed and mine.decode_moved:
-        return NOT_CACHE, (f"reported {_share(reported)} reused, but decode changed too "
+        return NOT_CACHE, (f"reported {percent(reported)} reused, but decode changed too "
                            f"({_times(mine.decode.ratio)} of cold): the cache alone is not what "
                            "you are seeing; another model, batch or route")
     if (reported <= NONE and not mine.reused_turns and timed and mine.faster and shares_much
             and (mine.ttft.ratio or 1) < SMALL_DROP):
-        return CONTRADICTION, (f"reported {_share(reported)} reused, yet TTFT is "
+        return CONTRADICTION, (f"reported {percent(reported)} reused, yet TTFT is "
                                f"{_times(mine.ttft.ratio)} of cold: the endpoint does not report "
                                "its hits, or something else is faster")
     if (reused_most or 0.0) <= NONE:
@@ -147,29 +169,30 @@ def _by_count(mine: Evidence, control: Evidence, reused_most: float | None, *, t
                                f"not reuse prefixes ({KNOWN_REASONS}); your prompt did not break "
                                "it")
     if predicted is not None and reported > predicted + NONE:
-        return CONTRADICTION, (f"reported {_share(reported)} reused, though the prompts share only "
-                               f"{_share(predicted)} from the start: the server moves chunks "
-                               "(--cache-reuse), or its count is wrong")
+        return CONTRADICTION, (f"reported {percent(reported)} reused, though the prompts share "
+                               f"only {percent(predicted)} from the start: the server moves "
+                               "chunks (--cache-reuse), or its count is wrong")
     if mine.holds_from is not None:
         late = (f" from turn {mine.holds_from} on (not before: a delayed write, a minimum length, "
                 "or a machine that had not seen it)" if mine.is_late else "")
-        return HIT, (f"{_share(mine.reported_when_reused)} of the prompt is reused{late}"
-                     + _predicted(predicted))
+        return HIT, (f"{percent(mine.reported_when_reused)} of the prompt is reused{late}"
+                     + and_predicted(predicted))
     if mine.reused_turns and (mine.reported_missed or 0.0) > NONE:
-        return PARTIAL, (f"{_share(reported)} of the prompt is reused, not always as far as it "
+        return PARTIAL, (f"{percent(reported)} of the prompt is reused, not always as far as it "
                          "could be: a cache in large blocks, or one that lags"
-                         + _predicted(predicted))
+                         + and_predicted(predicted))
     if mine.reused_turns:
         return PARTIAL, (f"{len(mine.reused_turns)} of {len(mine.turns)} turns are reused: several "
                          "machines behind one address, or evicted between turns"
-                         + _predicted(predicted))
+                         + and_predicted(predicted))
     if reported > NONE:
-        return PARTIAL, f"reuse stops after {_share(reported)} of the prompt{_predicted(predicted)}"
+        return PARTIAL, (f"reuse stops after {percent(reported)} of the prompt"
+                         + and_predicted(predicted))
     if predicted is not None and predicted > HALF:
-        return CONTRADICTION, (f"predicted {_share(predicted)}, reported {_share(reported)}: "
+        return CONTRADICTION, (f"predicted {percent(predicted)}, reported {percent(reported)}: "
                                "evicted between turns, too short for the minimum, or a model "
                                "that cannot reuse a longer prompt")
-    return NO_HIT, f"{_share(reported)} of the prompt is reused{_predicted(predicted)}"
+    return NO_HIT, f"{percent(reported)} of the prompt is reused{and_predicted(predicted)}"
 
 
 def _by_time(mine: Evidence, control: Evidence, noisy: bool | None) -> Judged:
@@ -183,7 +206,7 @@ def _by_time(mine: Evidence, control: Evidence, noisy: bool | None) -> Judged:
                            "cache does: another model, batch or route")
     if mine.faster and predicted is not None and predicted <= NONE:
         return CONTRADICTION, ("faster than cold, though the prompts share only "
-                               f"{_share(predicted)} from the start: not a prefix cache")
+                               f"{percent(predicted)} from the start: not a prefix cache")
     if mine.faster:
         return _faster(mine, control, noisy)
     if control.faster:
@@ -192,9 +215,9 @@ def _by_time(mine: Evidence, control: Evidence, noisy: bool | None) -> Judged:
             return UNDECIDED, "not shown to be faster than cold, and not shown to be as slow"
         where = f"where an identical repeat takes {_times(control.ttft.ratio)} of it"
         if predicted is not None and predicted > HALF:
-            return CONTRADICTION, (f"predicted {_share(predicted)}, yet as slow as cold, {where}: "
+            return CONTRADICTION, (f"predicted {percent(predicted)}, yet as slow as cold, {where}: "
                                    "evicted between turns, or a cache of whole answers")
-        return NO_HIT, f"as slow as cold, {where}{_predicted(predicted)}"
+        return NO_HIT, f"as slow as cold, {where}{and_predicted(predicted)}"
     low, high = control.ttft.interval or (0.0, 0.0)
     if low > SMALL_DROP and high >= 1:
         return NO_REUSE_HERE, ("even an identical repeat is as slow as cold: this server or model "
@@ -214,7 +237,7 @@ def _faster(mine: Evidence, control: Evidence, noisy: bool | None) -> Judged:
     low = mine.ttft.interval[0] if mine.ttft.interval else 0.0
     saved = 1 - (control.ttft.ratio or 0.0)
     if saved > 0 and (1 - low) / saved < WHOLE_SAVING and not mine.is_late:
-        return PARTIAL, (f"faster than cold, by {_share((1 - (mine.ttft.ratio or 1)) / saved)} of "
+        return PARTIAL, (f"faster than cold, by {percent((1 - (mine.ttft.ratio or 1)) / saved)} of "
                          "what an identical repeat saves: reuse stops early, or only some of the "
                          "turns hit")
     alone = ("TTFT alone fell" if mine.decode.ratio is not None
@@ -222,7 +245,7 @@ def _faster(mine: Evidence, control: Evidence, noisy: bool | None) -> Judged:
     share = mine.ttft.share_below_all
     return HIT, (f"{alone}: consistent with prefix caching (no cached tokens are reported)"
                  + (f", from turn {mine.holds_from} on" if mine.is_late else "")
-                 + (f"; {_share(share)} of the turns are faster than every cold one"
+                 + (f"; {percent(share)} of the turns are faster than every cold one"
                     if share is not None and share < 1 and not mine.is_late else ""))
 
 
@@ -239,12 +262,12 @@ def _timing_lines(code: str, mine: Evidence, native: bool) -> list[str]:
         lines.append("it hits and yet is no faster: at this length prefill is a small part of TTFT")
     seen, shown = mine.detectable_ratio(n), mine.detectable_ratio(4 * n)
     if not mine.faster and seen is not None and shown is not None:
-        lines.append(f"with {n} turns a drop of {_share(1 - seen)} or more would have shown; "
-                     f"{4 * n} turns would show {_share(1 - shown)}")
+        lines.append(f"with {n} turns a drop of {percent(1 - seen)} or more would have shown; "
+                     f"{4 * n} turns would show {percent(1 - shown)}")
     return lines
 
 
-def _share(value: float | None) -> str:
+def percent(value: float | None) -> str:
     """A share of a whole: 99 %, 98.6 %; digits behind the point only where they say something."""
     if value is None:
         return "unknown"
@@ -252,8 +275,9 @@ def _share(value: float | None) -> str:
     return f"{value:.{digits}%}".replace(".0%", "%").replace("%", " %")
 
 
-def _predicted(value: float | None) -> str:
-    return "" if value is None else f"; predicted {_share(value)}"
+def and_predicted(value: float | None) -> str:
+    """What was predicted, behind what was reported."""
+    return "" if value is None else f"; predicted {percent(value)}"
 
 
 def _times(value: float | None) -> str:

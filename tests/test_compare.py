@@ -115,7 +115,9 @@ def test_a_replay_is_compared_arm_by_arm() -> None:
     assert "replay: prefill ms, turns from 2 on, B against A" in text
     assert "as_sent  1,040  52.0  0.0500x  0.0486..0.0515  5, 5             B faster" in text
     assert "what_if   52.0  52.0    1.00x     0.972..1.03  5, 5  no difference shown" in text
-    assert "as_sent reused: A 0.0 %, B 99.0 %" in text and "verdict" not in text
+    assert "as_sent reused: A 0.0 %, B 99.0 %" in text
+    assert "as_sent verdict: A NO HIT, B HIT" in text
+    assert "what_if verdict: A HIT, B HIT" in text
 
 
 def test_a_run_against_itself_shows_no_difference_and_says_nothing_differs() -> None:

@@ -125,7 +125,10 @@ def test_what_if_measures_the_mended_turns_beside_the_others(
         assert after["cached_tokens"] > 0.9 * after["shared_tokens"] > 0.8 * len(HANDBOOK)
     assert outcome.record is not None
     assert any("to the end of the last user message" in note for note in outcome.record["notes"])
-    assert "mended:" in outcome.out and "as sent:" in outcome.out
+    assert "as sent: NO HIT. " in outcome.out and "mended: HIT. " in outcome.out
+    assert [(v["arm"], v["code"], v["evidence"]["reused_turns"])
+            for v in outcome.record["verdicts"]] == [
+        ("as_sent", "no_hit", []), ("what_if", "hit", list(range(2, len(mended) + 2)))]
 
 
 def test_nothing_to_mend_is_one_line(dense_server: str, tmp_path: Path) -> None:

@@ -160,7 +160,16 @@ def test_an_unfinished_run_and_one_without_cache_say_so() -> None:
     run.complete = False
     html = report.page(run)
     assert "This run was stopped before its end: what follows is of the 3 requests" in html
-    assert "None: the experiment <i>cache</i>" in html
+    assert "None: neither <i>cache</i> nor a replay" in html
+
+
+def test_a_replay_has_a_verdict_on_top_and_a_key_to_its_arms() -> None:
+    html = report.page(load_run(ROOT / "sample_output" / "replay_local_cache.json"))
+    page = Page(html)
+    assert page.of("h3")[:2] == ["as sent:", "mended:"]
+    assert page.of("b")[:2] == ["NO HIT", "HIT"]
+    assert any(text.startswith("as sent: the captured turns; mended:") for text in page.of("p"))
+    assert "append: new text" not in html
 
 
 def test_a_bill_is_a_table() -> None:

@@ -1,0 +1,138 @@
+"""The verdict on a replay, case by case: conversations of which it is known what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from replay_verdict import replay_verdicts
+from sample import TEXT, Failure, Sample
+from test_timing import blank
+from verdict import Verdict
+
+PROMPT = 10_000
+COLD_S, WARM_S = 2.0, 0.2
+
+
+def turns_of(arm: str, shared: Sequence[float], cached: Sequence[float] | None,
+             ttft_s: Sequence[float] | None = None, **known: Any) -> list[Sample]:
+    """An arm from its turn 2 on: what each shares with the turn before, and is reported cached."""
+    samples = []
+    for turn in range(1, len(shared) + 2):
+        came_s = COLD_S + turn / 100 if ttft_s is None or turn == 1 else ttft_s[turn - 2]
+        told = None if cached is None else 0.0 if turn == 1 else cached[turn - 2]
+        samples.append(blank(
+            experiment="replay", arm=arm, turn=turn, prompt_chars=PROMPT, prompt_tokens=PROMPT,
+            shared_chars=0 if turn == 1 else round(shared[turn - 2] * PROMPT), output_tokens=4,
+            cached_tokens=None if told is None else round(told * PROMPT),
+            arrivals_s=(came_s, came_s + 0.01), arrival_kinds=(TEXT, TEXT), **known))
+    return samples
+
+
+def cold(n: int) -> list[Sample]:
+    return turns_of("cold", [0.0] * n, [0.0] * n)
+
+
+def judged(samples: list[Sample], arm: str = "as_sent") -> Verdict:
+    (found,) = [v for v in replay_verdicts(samples) if v.arm == arm]
+    assert found.experiment == "replay" and found.text
+    return found
+
+
+CASES: dict[str, tuple[Sequence[float], Sequence[float], str, str]] = {
+    "appends": ([0.98] * 5, [0.97] * 5, "hit", "97 % of the prompt is reused; predicted 98 %"),
+    "in_blocks": ([0.98] * 5, [0.96] * 5, "hit", "96 %"),
+    "clock_in_front": ([0.02] * 5, [0.02] * 5, "no_hit", "2 % of the prompt"),
+    "breaks_half_way": ([0.6] * 5, [0.6] * 5, "partial", "reuse stops after 60 %"),
+    "breaks_early": ([0.3] * 5, [0.3] * 5, "partial", "reuse stops after 30 %"),
+    "two_of_five_break": ([0.98, 0.02, 0.98, 0.02, 0.98], [0.98, 0.02, 0.98, 0.02, 0.98], "partial",
+                          "3 of 5 turns reuse the turn before; in 2 the prompt changed before its "
+                          "end"),
+    "the_server_loses_some": ([0.98] * 4, [0.98, 0.0, 0.98, 0.0], "partial", "2 of 4 turns reuse "
+                              "the turn before; in 2 the server or the model lost what was still "
+                              "shared"),
+    "both_are_to_blame": ([0.98, 0.98, 0.02], [0.98, 0.0, 0.02], "partial", "1 of 3 turns reuse "
+                          "the turn before; in 1 the prompt changed before its end, in 1 the "
+                          "server"),
+    "more_than_is_shared": ([0.02] * 5, [0.98] * 5, "contradiction", "an earlier run"),
+    "shared_and_never_reused": ([0.98] * 5, [0.0] * 5, "undecided", "--only cache"),
+    "nothing_to_reuse": ([0.0] * 5, [0.0] * 5, "no_hit", "0 % of the prompt"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_by_count(name: str) -> None:
+    shared, cached, code, words = CASES[name]
+    found = judged(turns_of("as_sent", shared, cached))
+    assert (found.code, words in found.text) == (code, True), found.text
+
+
+def test_what_was_mended_shows_that_the_server_does_reuse() -> None:
+    samples = [*turns_of("as_sent", [0.98] * 4, [0.0] * 4),
+               *turns_of("what_if", [0.98] * 4, [0.98] * 4)]
+    assert judged(samples, "what_if").code == "hit"
+    assert judged(samples).code == "contradiction"
+
+
+def test_both_arms_are_judged_each_by_itself() -> None:
+    samples = [*turns_of("as_sent", [0.02] * 4, [0.02] * 4),
+               *turns_of("what_if", [0.97] * 4, [0.97] * 4)]
+    assert [(v.arm_in_words, v.code_in_words) for v in replay_verdicts(samples)] == [
+        ("as sent", "NO HIT"), ("mended", "HIT")]
+
+
+@pytest.mark.parametrize(("shared", "ttft_s", "code", "words"), [
+    (0.98, WARM_S, "undecided", "faster than cold, as reuse would be"),
+    (0.02, WARM_S, "contradiction", "though the turns share only 2 %"),
+    (0.02, None, "no_hit", "which is all that could be reused"),
+    (0.98, None, "undecided", "not shown to be lower than cold"),
+])
+def test_time_alone_never_gives_a_hit(
+    shared: float, ttft_s: float | None, code: str, words: str
+) -> None:
+    n = 8
+    times = None if ttft_s is None else [ttft_s + turn / 100 for turn in range(n)]
+    found = judged([*turns_of("as_sent", [shared] * n, None, times), *turns_of(
+        "cold", [0.0] * n, None)])
+    assert (found.code, words in found.text) == (code, True), found.text
+    assert found.evidence["n"] == n and found.evidence["ttft_ratio"] is not None
+
+
+def test_a_turn_is_set_against_the_turn_before() -> None:
+    """Ten times as long each, and all of the turn before is reused: 10 % of a prompt, and a hit."""
+    sizes = 100, 1_000, 10_000, 100_000
+    samples = [blank(experiment="replay", arm="as_sent", turn=turn, prompt_chars=size,
+                     shared_chars=0 if turn == 1 else size // 10, prompt_tokens=size,
+                     cached_tokens=0 if turn == 1 else size // 10, arrivals_s=(1.0,),
+                     arrival_kinds=(TEXT,))
+               for turn, size in enumerate(sizes, 1)]
+    found = judged(samples)
+    assert (found.code, found.evidence["reused_turns"]) == ("hit", [2, 3, 4])
+    assert "10 % of the prompt is reused; predicted 10 %" in found.text
+
+
+def test_what_cannot_be_judged() -> None:
+    broken = Failure(kind="http", message="HTTP 500", http_status=500)
+    sent = turns_of("as_sent", [0.98] * 3, [0.98] * 3)
+    failed = turns_of("as_sent", [0.98] * 3, None, error=broken)
+    nonsense = turns_of("as_sent", [0.98] * 3, [1.2] * 3)
+    assert judged(failed).code == "all_failed"
+    assert judged(sent[:1]).code == "first_turn_only"
+    assert judged([*sent[:1], *failed[1:]]).code == "arm_failed"
+    assert judged(nonsense).code == "nonsense_count"
+    assert judged(turns_of("as_sent", [0.98] * 3, None)).code == "no_clock"
+    assert replay_verdicts([]) == []
+
+
+def test_a_count_of_cold_turns_that_claims_reuse_is_nonsense() -> None:
+    samples = [*turns_of("as_sent", [0.98] * 3, [0.98] * 3),
+               *turns_of("cold", [0.0] * 3, [0.9] * 3)]
+    assert judged(samples).code == "nonsense_count"
+
+
+def test_a_count_decides_where_cold_turns_stand_beside_it() -> None:
+    found = judged([*turns_of("as_sent", [0.98] * 5, [0.98] * 5, [WARM_S] * 5), *cold(5)])
+    assert found.code == "hit"
+    assert "TTFT" in found.text and found.evidence["ttft_ratio"] < 0.2
