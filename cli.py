@@ -72,6 +72,11 @@ class Parser(argparse.ArgumentParser):
 
 def parse(parser: Parser, argv: list[str] | None) -> argparse.Namespace:
     """The parsed flags, and as `command` the line that the record keeps, without credentials."""
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what the word it stands at may become
+        with contextlib.suppress(ModuleNotFoundError):
+            import argcomplete
+
+            argcomplete.autocomplete(parser)
     words = sys.argv[1:] if argv is None else argv
     args = parser.parse_args(words)
     args.prog = parser.prog

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# PYTHON_ARGCOMPLETE_OK: read by the shell completion of PyPI's argcomplete
 """Two runs side by side: what differs between them, then the ratios B/A with their intervals.
 
     python3 compare.py A.json B.json

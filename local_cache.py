@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# PYTHON_ARGCOMPLETE_OK: read by the shell completion of PyPI's argcomplete
 # /// script
 # requires-python = ">=3.11"
 # dependencies = []

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# PYTHON_ARGCOMPLETE_OK: read by the shell completion of PyPI's argcomplete
 """Draw saved runs as one picture: a panel or two for each experiment.
 
 Reads nothing but the JSON of a run (or the journal that a killed one left).

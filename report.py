@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# PYTHON_ARGCOMPLETE_OK: read by the shell completion of PyPI's argcomplete
 """One run as one HTML page that needs nothing else: no network, no script, no other file.
 
     python3 report.py run.json                # writes run.html beside it
