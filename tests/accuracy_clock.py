@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accuracy_rows import Row, show
 from truth_server import Truth, truth
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,19 +39,6 @@ LONG_PROMPT_TOKENS, MEMORY_BAR_MB = 300_000, 300.0
 FIGURE_BAR = 0.01
 PREFILL_S_PER_TOKEN, DECODE_S_PER_TOKEN = 20e-6, 0.002
 IDLE_SHARE = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One figure held to its bar: error <= bar. The unit of all four is in the figure's name,
-    but where the name says that the error is a share of the truth."""
-
-    figure: str
-    truth: float
-    measured: float
-    error: float
-    bar: float
-    held: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +84,9 @@ def ran(script: str, server: Truth, *flags: str) -> Ran:
 
 
 def row(figure: str, true: float, measured: float, error: float, bar: float) -> Row:
-    """A row, held or not."""
-    return Row(figure=figure, truth=true, measured=measured, error=error, bar=bar,
+    """A row that is held where error <= bar. The unit of both is in the figure's name, but where
+    that says that the error is a share of the truth."""
+    return Row(figure=figure, truth=true, measured=measured, error=error, bar=f"<= {bar:,.4g}",
                held=error <= bar)
 
 
@@ -239,28 +228,12 @@ def idle_line(when: str) -> str:
     return f"{when}: machine {'idle' if busy <= IDLE_SHARE else 'NOT idle'}, {busy:.0%} busy"
 
 
-def table(measured: list[Row]) -> str:
-    """The rows as aligned text."""
-    def cells(row: Row) -> tuple[str, ...]:
-        return (row.figure, *(f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
-                              for value in (row.truth, row.measured, row.error, row.bar)),
-                "yes" if row.held else "NO")
-
-    lines = [("figure", "truth", "measured", "error", "bar", "held"), *map(cells, measured)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join([line[0].ljust(widths[0]),
-                   *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))])
-        for line in lines)
-
-
 def main() -> int:
     """Measure, print, and return 1 where a bar is not held."""
     print(idle_line("before"), flush=True)
-    measured = rows()
-    print(table(measured))
+    status = show(rows())
     print(idle_line("after"))
-    return 0 if all(row.held for row in measured) else 1
+    return status
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """How right the statistics are: `common.compare` on simulated arms whose truth is known.
 
-A part of `make accuracy`; prints, for each figure, its bar, what was seen, the standard error of
-that and whether the bar was held, and exits with 1 where one was not. `rows()` gives the same as
-data. Seeds are fixed.
+A part of `make accuracy`; prints, for each figure, the nominal value, what was seen, the standard
+error of that, its bar and whether it was held, and exits with 1 where one was not. `rows()` gives
+the same as data. Seeds are fixed.
 
 An arm is a series of seconds, log-normal around 1 s (treated: around the effect ratio); 5 % of the
 requests take three times as long. The two requests of a turn go out one after the other in random
@@ -25,11 +25,11 @@ import operator
 import random
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import cache, partial
 
+from accuracy_rows import Row, show
 from common import LEVEL, POWER, Comparison, compare
 from lab import look_turns
 from ranktests import MIN_PAIRS
@@ -59,19 +59,6 @@ BIG_POWER_RUNS = 4000
 NOISE_RUNS = 300
 LOOK_RUNS = 1200
 LOOK_EFFECT_RUNS = 400
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One figure held to its bar. error: standard error of `measured`, from the simulation;
-    truth: the nominal value, None where there is none; bar "" is a figure that is only told."""
-
-    figure: str
-    truth: float | None
-    measured: float
-    error: float
-    bar: str
-    held: bool
 
 
 def arms(
@@ -307,19 +294,5 @@ def rows() -> list[Row]:
     return sorted(found, key=lambda row: row.figure.split(",")[0].startswith("interval"))
 
 
-def show(measured: Iterable[Row]) -> str:
-    lines = [("figure", "bar", "seen", "error", "held")]
-    lines += [(row.figure, row.bar or "-", f"{row.measured:.3f}", f"{row.error:.3f}",
-               "yes" if row.held else "NO") for row in measured]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
-
-
-def main() -> int:
-    measured = rows()
-    print(show(measured))
-    return 0 if all(row.held for row in measured) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(show(rows()))
