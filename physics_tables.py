@@ -134,17 +134,22 @@ def depth_table(samples: Sequence[Sample], *, native: bool) -> str:
     lines = [title, table(headers, rows)]
     decode, block_line = decode_of(samples), block_fit(samples)
     if decode is not None and decode.fit.n > 1:
-        lines.append(f"decode: {ms(decode.fit.coefficients[0])} ms a token, and "
+        lines.append(f"decode: {start(decode.fit.coefficients[0])} a token, and "
                      f"{change(decode.slope)} for each 1,000 tokens of context\n"
                      f"  {between(decode.fit.interval((0, 1)), 1e6)}")
     if block_line is not None:
-        lines.append(f"block:  {ms(block_line.coefficients[0])} ms, and "
+        lines.append(f"block:  {start(block_line.coefficients[0])}, and "
                      f"{change(block_line.coefficients[1])} for each 1,000 tokens before it"
                      f"\n  {between(block_line.interval((0, 1)), 1e6)}")
     lines.append(remarks(of(samples, DEPTH)))
     if finding := depth_finding(samples):
         lines.append(finding_lines(finding))
     return "\n".join(line for line in lines if line)
+
+
+def start(seconds: float) -> str:
+    """Where a line begins; noise may put that below zero, which no time is."""
+    return f"{ms(seconds)} ms" if seconds > 0 else "nothing that shows"
 
 
 def change(seconds_per_token: float) -> str:

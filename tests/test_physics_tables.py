@@ -10,7 +10,7 @@ import pytest
 
 from physics_findings import findings
 from physics_samples import deep, sample, sweep, worked
-from physics_tables import blocks
+from physics_tables import blocks, depth_table
 from record import dumps
 from sample import Failure, Sample
 from test_physics_findings import RATED, SHAPES, paused, restored
@@ -151,3 +151,13 @@ def test_whatever_the_samples_hold_there_is_a_table(samples: list[Sample]) -> No
     assert not re.search(r"\b(nan|inf)\b", text)
     dumps(findings(samples, {"shapes": [[10, 10]]}))
 
+
+
+def test_a_line_that_noise_begins_below_zero_claims_no_negative_time() -> None:
+    """The block takes next to nothing, and four times as much further on: the line's own beginning
+    is a negative time, which is none."""
+    points = [replace(s, server=replace(s.server, prompt_ms=0.01 * s.prompt_tokens**2 / 1000))
+              for s in deep(1000, 2000, 4000, native=True)
+              if s.server is not None and s.prompt_tokens is not None]
+    text = depth_table(points, native=True)
+    assert "block:  nothing that shows, and" in text and "block:  -" not in text
