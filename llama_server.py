@@ -23,7 +23,7 @@ from common import nonces
 from foreign import hide, kept_headers, mapping, secrets, token_count
 from lab import Prompt
 from llama_stream import events, failure
-from network import address
+from network import address, with_scheme
 from patience import Patience
 from sample import Connection
 from sse import payloads
@@ -75,7 +75,7 @@ class LlamaServer:
 
     def __init__(self, url: str, *, stall_s: float = STALL_S, key: str | None = None,
                  model: str | None = None, progress: bool = False) -> None:
-        where = address("--url", url if "://" in url else f"http://{url}", example=EXAMPLE_URL)
+        where = address("--url", with_scheme(url), example=EXAMPLE_URL)
         # The native interface is not below /v1.
         where = where._replace(path=where.path.removesuffix("/v1"))
         self._where = where

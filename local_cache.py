@@ -78,6 +78,7 @@ def measure(args: argparse.Namespace) -> int:
 
     import runner
     from llama_server import LlamaServer
+    from network import with_scheme
     from patience import Patience
     from plan import cut_document, describe, plan
 
@@ -86,7 +87,7 @@ def measure(args: argparse.Namespace) -> int:
     key = cli.read_key(args.api_key_env, dict(os.environ), ())
     console = runner.Console(quiet=args.quiet)
     if args.record is not None:
-        return cli_prompts.record(args, args.url or DEFAULT_URL, key, console.say)
+        return cli_prompts.record(args, with_scheme(args.url or DEFAULT_URL), key, console.say)
     settings = cli.settings(args, DEFAULTS, DEMO)
     settings, mended = cli_prompts.with_turns(args, settings, console.say, is_api=False)
     out = cli.output_path(args, "local_cache")

@@ -34,6 +34,11 @@ class Address(NamedTuple):
         return f"{self.scheme}://{host}{f':{self.port}' if self.port else ''}{self.path}"
 
 
+def with_scheme(url: str) -> str:
+    """The URL of a server that is given as host and port alone, as llama.cpp's people write it."""
+    return url if "://" in url else f"http://{url}"
+
+
 def address(source: str, text: str, *, example: str) -> Address:
     """The address in `text`; a path that names an endpoint is cut back to its base.
 

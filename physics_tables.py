@@ -159,8 +159,8 @@ def change(seconds_per_token: float) -> str:
 
 def workload_table(samples: Sequence[Sample]) -> str:
     """Whole requests, predicted beside measured; and the grid of what a full hit saves."""
-    title = ("workload: whole requests, cold and as a full hit; pred.: by the rates of\n"
-             "          length and depth")
+    title = ("workload: whole requests, cold and as a full hit\n"
+             "          pred.: predicted by the rates of length and depth")
     headers = ["input", "output", "cold ms", "pred.", "hit ms", "pred.", "saved", "pred.",
                "ms/tok", "hit"]
     rows = [[count(c.prompt), count(c.output), ms(c.cold_s), ms(c.cold_predicted_s), ms(c.hit_s),
@@ -205,8 +205,8 @@ def restore_table(samples: Sequence[Sample]) -> str:
     lines = []
     lengths = by_way(samples, RECOMPUTE)
     if lengths:
-        title = ("restore: the first token of a prompt that was seen before, ms, and the tokens\n"
-                 "         recomputed for it; disk: reading the slot back included")
+        title = ("restore: the first token, ms, of a prompt that was seen before\n"
+                 "         tokens: recomputed for it; disk: reading the slot back included")
         headers = ["input", "recomputed", "slot", "tokens", "host memory", "tokens", "disk",
                    "tokens", "n"]
         rows = []

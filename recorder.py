@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import SplitResult, urlsplit
 
+from network import is_loopback
 from trouble import Trouble, one_line
 
 LAST_PORT = 65535
@@ -133,8 +134,7 @@ def _checked(url: str, port: int) -> SplitResult:
         raise Trouble("expected the upstream's base URL, such as http://127.0.0.1:8080/v1, found "
                       "something else; begin it with http:// or https://, and leave off any query "
                       "or password (the agent sends its key itself)")
-    host = parts.hostname or ""
-    if port and port == parts.port and (host in ("localhost", "::1") or host.startswith("127.")):
+    if port and port == parts.port and is_loopback(parts.hostname or ""):
         raise Trouble(f"the upstream is at port {port} of this machine, where the recorder is to "
                       "stand; give the recorder another port")
     return parts

@@ -166,7 +166,7 @@ def run(
                 console.failed(sample)
             elif not sample.counts:
                 console.say(f"{sample.experiment} {sample.arm} turn {sample.turn} left out: "
-                            f"{sample.notes[-1]}")
+                            f"{sample.left_out}")
         complete = True
         status = EXIT_MEASURED if _is_answered(record) and not ended else EXIT_NO_SAMPLE
     except Stopped as stopped:

@@ -104,7 +104,12 @@ class Sample:
     @property
     def counts(self) -> bool:
         """Whether this sample may enter an average: whole, and cold if it had to be."""
-        return self.error is None and not any(n.startswith(LEFT_OUT) for n in self.notes)
+        return self.error is None and self.left_out is None
+
+    @property
+    def left_out(self) -> str | None:
+        """The note that keeps an answered request out of every figure, if one does."""
+        return next((note for note in self.notes if note.startswith(LEFT_OUT)), None)
 
     @property
     def predicted_reuse(self) -> float | None:

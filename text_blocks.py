@@ -10,11 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cli_values import EXPERIMENT_NAMES
 from record import Run
 from tables import heading, render, verdict_lines
 
 _RULE = re.compile(r"-+(?:  -+)+")
-_TITLE = re.compile(r"(length|output|cache|replay): (.+)")
+_TITLE = re.compile(rf"({'|'.join((*EXPERIMENT_NAMES, 'replay'))}): (.+)")
 _GAP = _ITEM = "  "
 LIST_HEAD = "in all, "
 UNRULED_CHARS = 80
@@ -50,14 +51,15 @@ def body(run: Run) -> list[Block]:
 def blocks(text: str) -> list[Block]:
     """Titles, paragraphs, and the tables that `tables.table` drew.
 
-    A line that begins with a blank goes on with the paragraph before it; in what a replay comes
-    to, one that begins with two is a paragraph of its own.
+    A line that begins with a blank goes on with the paragraph right above it; in what a replay
+    comes to, one that begins with two is a paragraph of its own.
     """
     lines = text.split("\n")
     found: list[Block] = []
     at, in_list = 0, False
     while at < len(lines):
         line, rule = lines[at], lines[at + 1] if at + 1 < len(lines) else ""
+        above = found[-1] if found and at and lines[at - 1].strip() else None
         at += 1
         if _RULE.fullmatch(rule) and line[len(rule):].startswith(_GAP):
             rule += _GAP + "-" * UNRULED_CHARS  # a last column of words has no rule
@@ -71,8 +73,8 @@ def blocks(text: str) -> list[Block]:
             found.append(Title(experiment=title[1], text=title[2]))
         elif line.startswith(_ITEM) and not line.startswith(2 * _ITEM) and in_list:
             found.append(line.strip())
-        elif line.startswith(" ") and found and isinstance(found[-1], str):
-            found[-1] += f" {line.strip()}"
+        elif line.startswith(" ") and isinstance(above, str):
+            found[-1] = f"{above} {line.strip()}"
         elif line.strip():
             in_list = line.startswith(LIST_HEAD)
             found.append(line.strip())

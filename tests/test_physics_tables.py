@@ -53,8 +53,8 @@ depth, decode: SLOWER. A longer prefix makes each token slower, cached or not:
   a token takes 10.1 ms over 110 tokens of context and 14.2 ms over 4,178.
   Every prefix was reused, by the server's count.
 
-workload: whole requests, cold and as a full hit; pred.: by the rates of
-          length and depth
+workload: whole requests, cold and as a full hit
+          pred.: predicted by the rates of length and depth
 input  output  cold ms  pred.  hit ms  pred.  saved  pred.  ms/tok   hit
 -----  ------  -------  -----  ------  -----  -----  -----  ------  ----
 4,000      10      706    706     146    146  79.3%  79.3%    14.0  14.0
@@ -84,8 +84,8 @@ workload, 2000x100: PREDICTED. Cold 1.45 s, of which prefill 0.260 s and decode
   0.240)."""
 
 RESTORE_TEXT = """\
-restore: the first token of a prompt that was seen before, ms, and the tokens
-         recomputed for it; disk: reading the slot back included
+restore: the first token, ms, of a prompt that was seen before
+         tokens: recomputed for it; disk: reading the slot back included
 input  recomputed  slot  tokens  host memory  tokens  disk  tokens  n
 -----  ----------  ----  ------  -----------  ------  ----  ------  -
    32        10.0  2.00       1         30.0       1  50.0       1  1
