@@ -21,6 +21,8 @@ _CONSONANTS = "bcdfghjklmnprstvwz"
 _VOWELS = "aeiou"
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 _VOCABULARY_WORDS = 3000
+_NONCE_LETTERS = 16
+_TOLERANCE = 0.005  # of a count that a text is to have
 _FIT_ROUNDS = 8
 _FIT_GROWTH = 9
 
@@ -55,7 +57,7 @@ def _invent_word(rng: random.Random) -> str:
     return word + (rng.choice(_CONSONANTS) if rng.random() < 0.4 else "")
 
 
-def nonces(rng: random.Random | None = None, *, letters: int = 16) -> Iterator[str]:
+def nonces(rng: random.Random | None = None) -> Iterator[str]:
     """An endless series of words to put in front of prompts that must begin like no other.
 
     A prefix cache matches from the first token, so the *first letters* must differ: the first
@@ -67,20 +69,18 @@ def nonces(rng: random.Random | None = None, *, letters: int = 16) -> Iterator[s
     alphabet = list(_ALPHABET)
     rng.shuffle(alphabet)
     for first in itertools.cycle(alphabet):
-        yield first + "".join(rng.choices(_ALPHABET, k=letters - 1))
+        yield first + "".join(rng.choices(_ALPHABET, k=_NONCE_LETTERS - 1))
 
 
 def fit_text(
     target_tokens: int,
     build: Callable[[int], str],
     count_tokens: Callable[[str], int],
-    *,
-    tolerance: float = 0.005,
 ) -> str:
     """The text `build(words)` whose `count_tokens` is nearest to `target_tokens`.
 
     Walks from a first guess by the tokens per word seen so far, which for filler converges in
-    two or three rounds, and stops when the count is within `tolerance` of the target or within
+    two or three rounds, and stops when the count is within 0.5 % of the target or within
     one token. Where the frame around the filler alone is larger than the target, that is the
     text with one word; the caller sees it in the count.
     """
@@ -92,7 +92,7 @@ def fit_text(
         miss = abs(tokens - target_tokens)
         if miss < best_miss:
             best_text, best_miss = text, miss
-        if miss <= max(1.0, tolerance * target_tokens):
+        if miss <= max(1.0, _TOLERANCE * target_tokens):
             break
         step = round((target_tokens - tokens) * words / max(tokens, 1))
         step = min(step, _FIT_GROWTH * words)  # a count that stands still must not run away

@@ -13,6 +13,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from common import LEVEL, fit_line
+from fitting import student_t_cdf
 
 ROUNDING = 1e-9  # of the largest value: a bend smaller than this is floating point
 
@@ -82,28 +83,11 @@ def upward_curve(
     spread = math.fsum(part * part / (n - 1) for part, n in parts)
     p_value = 0.0
     if spread > 0:
-        p_value = t_tail(square / math.sqrt(variance), max(1, int(variance * variance / spread)))
+        p_value = student_t_cdf(-square / math.sqrt(variance),
+                                max(1, int(variance * variance / spread)))
     if p_value > level:
         return None
     return Curve(
         intercept=line.intercept + square * (middle * middle + tilt * middle - height),
         slope=line.slope - square * (2 * middle + tilt), square=square, p_value=p_value,
         n=len(xs))
-
-
-def t_tail(t: float, freedom: int) -> float:
-    """P(T >= t) of Student's t with whole degrees of freedom.
-
-    The finite sums of Abramowitz and Stegun (1964), 26.7.3 and 26.7.4.
-    """
-    angle = math.atan(abs(t) / math.sqrt(freedom))
-    cosine = math.cos(angle)
-    odd = freedom % 2
-    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
-    for k in range(odd, freedom - 1, 2):
-        total += term
-        term *= cosine * cosine * (k + 1) / (k + 2)
-    total *= math.sin(angle)
-    within = 2 / math.pi * (angle + total) if odd else total
-    tail = max(0.0, (1 - within) / 2)
-    return tail if t >= 0 else 1 - tail

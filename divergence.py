@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bisect
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common import common_prefix
@@ -276,8 +275,3 @@ def _escape(character: str) -> str:
 
 def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace")
-
-
-def matched_chars(after: Rendering, runs: Sequence[tuple[int, int]]) -> int:
-    """Characters of the turn that lie in any of the runs (start, end)."""
-    return sum(char_count(after.data[start:end]) for start, end in runs)

@@ -138,9 +138,15 @@ def _hit_by_count(sample: Sample) -> bool:
 
 def as_far_as_shared(sample: Sample) -> bool:
     """Whether what is reported reaches as far as the prompt was predicted to be shared."""
-    reported, predicted = sample.reported_reuse or 0.0, sample.predicted_reuse or 0.0
-    left = (predicted - reported) * (sample.prompt_tokens or 0)
-    return reported >= FULL * predicted or (reported > HALF * predicted and left <= BLOCK_TOKENS)
+    tokens = sample.prompt_tokens or 0
+    return nearly_all(tokens * (sample.reported_reuse or 0.0),
+                      tokens * (sample.predicted_reuse or 0.0))
+
+
+def nearly_all(part_tokens: float, whole_tokens: float) -> bool:
+    """Whether a part is the whole of it but for a small share, or for what a block leaves over."""
+    return part_tokens >= FULL * whole_tokens or (
+        part_tokens > HALF * whole_tokens and whole_tokens - part_tokens <= BLOCK_TOKENS)
 
 
 def _median(values: Iterable[float]) -> float | None:

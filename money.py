@@ -136,18 +136,10 @@ def millionth(amount: Decimal) -> Decimal:
 
 
 def billed_output_tokens(sample: Sample) -> int | None:
-    """Output tokens with thinking, which some providers count within them and some beside.
-
-    Within is the API's definition. Beside where more thinking than output is reported, or where
-    the reported total holds both.
-    """
+    """Output tokens with thinking, which is within them (`openai_stream` adds what was counted
+    beside); where more thinking than output is reported it cannot be, and is added."""
     output, thinking = sample.output_tokens, sample.reasoning_tokens or 0
-    if output is None or not thinking:
-        return output
-    usage = getattr(sample, "usage_raw", None) or {}
-    together = (sample.prompt_tokens or 0) + output + thinking
-    return output + thinking if thinking > output or usage.get("total_tokens") == together \
-        else output
+    return output + thinking if output is not None and thinking > output else output
 
 
 def sample_cost(sample: Sample, prices: Prices) -> Cost | None:
@@ -158,15 +150,10 @@ def sample_cost(sample: Sample, prices: Prices) -> Cost | None:
     return request_cost(prices, sample.prompt_tokens, sample.cached_tokens, output)
 
 
-def upper_bound(
-    prices: Prices, input_tokens: int, output_tokens: int, *, longest: int | None = None
-) -> Decimal:
-    """The most that up to so many tokens can cost, whatever is cached.
-
-    `longest`: the longest of the prompts that these tokens are in, where they are in several.
-    """
-    size = input_tokens if longest is None else longest
-    reached = [r for r in prices.rates if r.above_tokens < size or not r.above_tokens]
+def upper_bound(prices: Prices, input_tokens: int, output_tokens: int) -> Decimal:
+    """The most that up to so many tokens can cost, whatever is cached, and at the dearest rate that
+    they would reach in one prompt."""
+    reached = [r for r in prices.rates if r.above_tokens < input_tokens or not r.above_tokens]
     return millionth(max(
         input_tokens * max(r.input_usd, r.cached_usd or ZERO, r.write_usd or ZERO)
         + output_tokens * r.output_usd for r in reached))
@@ -223,17 +210,12 @@ def calibration_bound(settings: Settings, prices: Prices) -> Decimal:
     return upper_bound(prices, tokens, requests * CALIBRATION_OUTPUT_TOKENS)
 
 
-def estimate(planned: Iterable[Planned], prices: Prices,
-             longest_prompts: Mapping[str, int] | None = None) -> dict[str, Decimal]:
+def estimate(planned: Iterable[Planned], prices: Prices) -> dict[str, Decimal]:
     """The most that each experiment of a plan can cost: nothing cached, answers at full length.
 
-    As good as the plan's tokens, which are rough where nothing can count yet. `longest_prompts`:
-    tokens of each experiment's longest prompt, for rates that depend on it; without, the dearest
-    rate that all its tokens in one prompt would reach.
+    As good as the plan's tokens, which are rough where nothing can count yet.
     """
-    longest = longest_prompts or {}
-    return {part.experiment: upper_bound(prices, part.input_tokens, part.output_tokens,
-                                         longest=longest.get(part.experiment))
+    return {part.experiment: upper_bound(prices, part.input_tokens, part.output_tokens)
             for part in planned}
 
 

@@ -160,7 +160,7 @@ def _signed_rank_cut(n: int) -> int | None:
 
 @functools.cache
 def _rank_sum_cut(n: int, m: int) -> int | None:
-    return _cut(_rank_sum_tails(n, m))
+    return _cut(_stratified_tails([(n, m)]))
 
 
 def _signed_rank_tails(n: int) -> Iterable[float]:
@@ -170,17 +170,6 @@ def _signed_rank_tails(n: int) -> Iterable[float]:
         return (NORMAL.cdf((k + 0.5 - mean) / spread) for k in range(n * (n + 1) // 2))
     counts = _fields(_subset_sums(range(1, n + 1)), n)
     return (below / (1 << n) for below in itertools.accumulate(counts))
-
-
-def _rank_sum_tails(n: int, m: int) -> Iterable[float]:
-    """P(U <= k) for k = 0, 1, …, of arms of n and m samples."""
-    if n + m <= _EXACT_UNPAIRED:
-        ways = _choose_sums(range(1, n + m + 1), m)
-        lowest, every = m * (m + 1) // 2, math.comb(n + m, m)
-        counts = (ways.get(lowest + k, 0) for k in range(n * m + 1))
-        return (count / every for count in itertools.accumulate(counts))
-    mean, sigma_u = n * m / 2, math.sqrt(n * m * (n + m + 1) / 12)
-    return (NORMAL.cdf((k + 0.5 - mean) / sigma_u) for k in range(n * m))
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

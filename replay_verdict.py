@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from evidence import BLOCK_TOKENS, FULL, HALF, NONE, Evidence, as_far_as_shared, by_turn, of_arm
+from evidence import NONE, Evidence, as_far_as_shared, by_turn, nearly_all, of_arm
 from summary import AS_SENT, WHAT_IF, of
 from verdict import (
     CONTRADICTION,
@@ -27,6 +27,7 @@ from verdict import (
     impossible,
     judged_as,
     percent,
+    stopped_short,
 )
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ def _sorted(turns: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
         had = before.prompt_tokens or 0
         share = turn.predicted_reuse if turn.predicted_reuse is not None else turn.reported_reuse
         shared = (share or 0.0) * (turn.prompt_tokens or 0)
-        whole = shared >= FULL * had or (shared > HALF * had and had - shared <= BLOCK_TOKENS)
-        (hits if whole and as_far_as_shared(turn) else missed).append(turn)
+        (hits if nearly_all(shared, had) and as_far_as_shared(turn) else missed).append(turn)
     return hits, missed
 
 
@@ -99,14 +99,7 @@ def _by_count(mine: Evidence, missed: Sequence[Sample], reuses: bool) -> Judged:
     if mine.reused_turns:
         return PARTIAL, (f"{len(mine.reused_turns)} of {len(mine.turns)} turns reuse the turn "
                          f"before; {blame}")
-    if reported > NONE:
-        return PARTIAL, f"reuse stops after {percent(reported)} of the prompt" + and_predicted(
-            mine.predicted)
-    if predicted > HALF:
-        return CONTRADICTION, (f"predicted {percent(predicted)}, reported {percent(reported)}: "
-                               "evicted between turns, too short for the minimum, or a model "
-                               "that cannot reuse a longer prompt")
-    return NO_HIT, f"{percent(reported)} of the prompt is reused{and_predicted(mine.predicted)}"
+    return stopped_short(reported, mine.predicted)
 
 
 def _by_time(mine: Evidence) -> Judged:

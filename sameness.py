@@ -23,10 +23,10 @@ def decoded(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def line_start(data: bytes, at: int, low: int = 0) -> int:
+def line_start(data: bytes, at: int) -> int:
     """The start of the line, or of a long line's last part, that holds `at`."""
-    found = data.rfind(b"\n", low, at) + 1
-    return character_start(data, max(found, low, at - LINE_BYTES))
+    found = data.rfind(b"\n", 0, at) + 1
+    return character_start(data, max(found, at - LINE_BYTES))
 
 
 def json_form(a: bytes, a_at: int, a_end: int, b: bytes, b_at: int, b_end: int) -> Edit | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import shapes_prefix
 from common import LEVEL, Comparison, compare
-from evidence import BLOCK_TOKENS, COLD, FULL, HALF, NONE, moved
+from evidence import COLD, HALF, NONE, moved, nearly_all
 from summary import Figure, median, of, recomputed_tokens
 from verdict import (
     ARM_FAILED,
@@ -24,8 +24,8 @@ from verdict import (
     HIT,
     NO_HIT,
     NO_REUSE_HERE,
-    NONSENSE_COUNT,
     PARTIAL,
+    REUSE_OF_NOTHING,
     SMALL_DROP,
     TOO_NOISY,
     UNDECIDED,
@@ -133,8 +133,7 @@ def _impossible(row: Row, samples: Sequence[Sample]) -> tuple[str, str] | None:
     first = [s for s in samples if s.turn == 1 and s.error is None and s.predicted_reuse is not None
              and s.predicted_reuse <= NONE and s.reported_reuse is not None]
     if (first and statistics.median(s.reported_reuse or 0.0 for s in first) > HALF):
-        return NONSENSE_COUNT, ("reuse is reported even of prompts that share nothing with an "
-                                "earlier one: the count cannot be used")
+        return REUSE_OF_NOTHING
     return None
 
 
@@ -149,7 +148,7 @@ def _by_count(row: Row, known: Sequence[Row]) -> tuple[str, str]:
         return CONTRADICTION, f"{reused:,.0f} tokens reused, though only {shared:,.0f} are shared"
     if shared <= little:
         return NO_HIT, "it shares nothing with an earlier prompt: all is computed"
-    if reused >= FULL * shared or (reused > HALF * shared and shared - reused <= BLOCK_TOKENS):
+    if nearly_all(reused, shared):
         return HIT, of_shared
     return (PARTIAL if reused > little else MISSED), of_shared
 

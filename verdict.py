@@ -40,6 +40,9 @@ KNOWN_REASONS = (
     "switched off, room for one prefix only, or several machines behind one address")
 
 Judged = tuple[str, str]  # a code, and its line
+REUSE_OF_NOTHING: Judged = (NONSENSE_COUNT, (
+    "reuse is reported even of prompts that share nothing with an earlier one: the count cannot be "
+    "used"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +141,7 @@ def impossible(samples: Sequence[Sample], arm: str, mine: Evidence) -> Judged | 
     cold = [r for s in samples if s.arm == COLD and s.error is None
             and (r := s.reported_reuse) is not None]
     if cold and statistics.median(cold) > HALF:
-        return NONSENSE_COUNT, ("reuse is reported even of prompts that share nothing with an "
-                                "earlier one: the count cannot be used")
+        return REUSE_OF_NOTHING
     if mine.reported is None and mine.ttft.n_treated == 0:
         return NO_CLOCK, ("no cached tokens are reported, and no cold prompt of the same turns was "
                           "timed to compare with")
@@ -185,6 +187,11 @@ def _by_count(mine: Evidence, control: Evidence, reused_most: float | None, *, t
         return PARTIAL, (f"{len(mine.reused_turns)} of {len(mine.turns)} turns are reused: several "
                          "machines behind one address, or evicted between turns"
                          + and_predicted(predicted))
+    return stopped_short(reported, predicted)
+
+
+def stopped_short(reported: float, predicted: float | None) -> Judged:
+    """The verdict where no turn hit: reuse that reaches part of the way, or none."""
     if reported > NONE:
         return PARTIAL, (f"reuse stops after {percent(reported)} of the prompt"
                          + and_predicted(predicted))

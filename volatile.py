@@ -120,12 +120,9 @@ def _covers(match: re.Match[str], at: int) -> bool:
 
 def _times(before: str, after: str, at: int) -> Iterator[Volatile]:
     for pattern in _TIMES:
-        olds = [m for m in pattern.finditer(before) if _covers(m, at)]
-        news = [m for m in pattern.finditer(after) if _covers(m, at)]
-        for old, new in ((o, n) for o in olds for n in news if o.start() == n.start()):
-            if max(old.end(), new.end()) > at and old[0] != new[0]:
-                yield Volatile(kind=TIME, detail=_granularity(new), start=new.start(),
-                               before_end=old.end(), after_end=new.end())
+        for old, new in _both(pattern, before, after, at):
+            yield Volatile(kind=TIME, detail=_granularity(new), start=new.start(),
+                           before_end=old.end(), after_end=new.end())
     for old, new in _both(_EPOCH, before, after, at):
         if all(EPOCH_FROM <= int(m[1]) < EPOCH_TO for m in (old, new)) and (
                 len(old[2] or "") == len(new[2] or "") or "." in (old[2] or "")):

@@ -148,3 +148,13 @@ def test_the_distribution_is_symmetric_and_reaches_the_normal_one() -> None:
         student_t_cdf(1.0, 0)
     with pytest.raises(ValueError, match="probability"):
         student_t_quantile(1.0, 3)
+
+
+@pytest.mark.parametrize(("t", "freedom"), [  # the 5 % column of every printed table
+    (6.313752, 1), (2.919986, 2), (2.353363, 3), (2.131847, 4), (1.833113, 9), (1.812461, 10),
+    (1.697261, 30),
+])
+def test_the_tail_of_student(t: float, freedom: int) -> None:
+    assert student_t_cdf(-t, freedom) == pytest.approx(0.05, abs=1e-6)
+    assert student_t_cdf(t, freedom) == pytest.approx(0.95, abs=1e-6)
+    assert student_t_cdf(0, freedom) == pytest.approx(0.5)
