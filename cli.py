@@ -198,17 +198,14 @@ def output_path(args: argparse.Namespace, tool: str) -> Path:
     from datetime import UTC, datetime
     from pathlib import Path
 
-    from record import RecordError, check_writable
+    from record import check_writable
 
     out = Path(args.out or f"{tool}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
     if not out.parent.is_dir():
         raise Trouble(f"--out {out}: expected a folder {out.parent}, found none; make it first")
     if out.is_dir():
         raise Trouble(f"--out {out}: expected the name of a file, found a directory; add a name")
-    try:
-        check_writable(out)
-    except RecordError as error:
-        raise Trouble(str(error)) from None
+    check_writable(out)
     return out
 
 
@@ -218,11 +215,11 @@ def show(args: argparse.Namespace) -> int:
 
     import cli_output
     from money import prices_json
-    from record import RecordError, load_run
+    from record import load_run, sound
     from remarks import text_columns
 
     traffic = _traffic(args)
-    try:
+    with sound(args.show):
         saved = load_run(Path(args.show))
         found = cli_output.prices(args, "", None)
         if found is not None:
@@ -231,12 +228,6 @@ def show(args: argparse.Namespace) -> int:
             saved.settings |= {"shapes": args.shape, "traffic": traffic}
         beside = cli_output.files(args, Path(args.show))
         text = cli_output.text_of(args, saved, text_columns())
-    except RecordError as error:
-        raise Trouble(str(error)) from None
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        # Valid JSON with the right names, but somebody put other kinds of values there.
-        raise Trouble(f"{args.show}: expected a run's JSON, found values of another kind "
-                      f"({one_line(error)})") from None
     written = cli_output.write(beside, saved, lambda said: print(said, file=sys.stderr))
     return emit(text, EXIT_MEASURED if written else EXIT_NO_SAMPLE)
 

@@ -21,7 +21,7 @@ import json
 import math
 import statistics
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -244,16 +244,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return cli.parse(parser, argv)
 
 
-def load(name: str) -> Run:
-    """A run; raises Trouble for a file that holds none."""
-    from record import RecordError, load_run
-
-    try:
-        return load_run(Path(name))
-    except RecordError as error:
-        raise Trouble(str(error)) from None
-
-
 def main(argv: list[str] | None = None) -> int:
     """Parse, compare, print. Returns the exit status."""
     args = parse(argv)
@@ -261,17 +251,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _read(args: argparse.Namespace) -> str:
-    a, b = load(args.a), load(args.b)
-    return sound(f"{args.a}, {args.b}", lambda: render(a, b, (args.a, args.b)))
+    from record import load_run, sound
 
-
-def sound(names: str, body: Callable[[], str]) -> str:
-    """What `body` makes of runs; Trouble where a file has the right names and other values."""
-    try:
-        return body()
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise Trouble(f"{names}: expected a run's JSON, found values of another kind "
-                      f"({one_line(error)})") from None
+    with sound(f"{args.a}, {args.b}"):
+        return render(load_run(Path(args.a)), load_run(Path(args.b)), (args.a, args.b))
 
 
 if __name__ == "__main__":

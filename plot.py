@@ -24,7 +24,7 @@ import cli
 from drawing import FAINT, STYLE, TEXT_POINTS, draw_panel, plain, wrapped
 from panels import Panel, caption, headline, panels
 from panels_more import Lanes
-from record import RecordError, Run, load_run
+from record import Run, load_run, sound
 from trouble import Trouble, one_line
 
 if TYPE_CHECKING:
@@ -68,18 +68,13 @@ def _picture(paths: list[Path], asked: str | None) -> int:
 
 def _load(path: Path) -> Run:
     """A run that can be drawn. Raises Trouble for a file that is none, or holds nothing valid."""
-    try:
+    with sound(path):
         run = load_run(path)
         shown = panels(run)
         if shown and any(sample.counts for sample in run.samples):
             headline(run, shown)  # values of another kind fail here and not in the drawing
             caption(run)
             return run
-    except RecordError as error:
-        raise Trouble(str(error)) from None
-    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
-        raise Trouble(f"{path}: expected a run's JSON, found values of another kind "
-                      f"({one_line(error)})") from None
     raise Trouble(f"{path}: expected a valid sample of an experiment that is drawn, found none "
                   f"among {len(run.samples)}; --show of the script that wrote it says why")
 

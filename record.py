@@ -21,6 +21,7 @@ import shapes_findings
 from replay_verdict import replay_verdicts
 from sample import Sample
 from summary import summarise
+from trouble import Trouble, one_line
 from verdict import Verdict, verdicts
 from version import VERSION
 
@@ -28,7 +29,7 @@ from version import VERSION
 SCHEMA_VERSION = 1
 
 
-class RecordError(Exception):
+class RecordError(Trouble):
     """A file that is no record of ours, or cannot be written; the message is for the user."""
 
 
@@ -229,6 +230,16 @@ def load_run(path: Path) -> Run:
         return Run(**known)
     except (TypeError, ValueError, KeyError) as error:
         raise RecordError(f"{path}: expected a run's JSON, but {error}") from None
+
+
+@contextlib.contextmanager
+def sound(names: object) -> Iterator[None]:
+    """What reads runs of these names: Trouble where a file has the right names and other values."""
+    try:
+        yield
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
+        raise Trouble(f"{names}: expected a run's JSON, found values of another kind "
+                      f"({one_line(error)})") from None
 
 
 def _no_number(name: str) -> float:

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import cli
-from trouble import Trouble, one_line
+from trouble import Trouble
 
 if TYPE_CHECKING:
     from record import Run
@@ -169,16 +169,11 @@ def write(args: argparse.Namespace) -> str:
     """Make the page and write it, never over another file; returns its path."""
     from pathlib import Path
 
-    from record import RecordError, load_run
+    from record import load_run, sound
 
     out = Path(args.out) if args.out else Path(args.run).with_suffix(".html")
-    try:
+    with sound(args.run):
         html = page(load_run(Path(args.run)))
-    except RecordError as error:
-        raise Trouble(str(error)) from None
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise Trouble(f"{args.run}: expected a run's JSON, found values of another kind "
-                      f"({one_line(error)})") from None
     try:
         with out.open("x", encoding="utf-8") as file:
             file.write(html)

@@ -135,10 +135,7 @@ def run(
     record = _blank_run(args, wanted, endpoint, notes)
     if costs:
         record.settings["prices"] = None if prices is None else prices_json(prices)
-    try:
-        journal = Journal(out, record)
-    except RecordError as error:
-        raise Trouble(str(error)) from None
+    journal = Journal(out, record)
     ended: list[str] = []
 
     def on_end(text: str) -> None:
