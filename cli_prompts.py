@@ -83,6 +83,7 @@ def with_turns(
 
     from captured import read
     from replay import check as replayable
+    from replay import of_one_model
 
     if args.replay is None:
         return settings, []
@@ -90,14 +91,15 @@ def with_turns(
     for line in (f"replay: {captured.what}", *captured.notes):
         say(line)
     replayable(captured.turns, is_api=is_api)
-    settings = replace(settings, captured=captured.turns)
+    turns = captured.turns if is_api and args.model is None else of_one_model(captured.turns)
+    settings = replace(settings, captured=turns)
     if not args.what_if:
         return settings, []
     from explain import explain_turns
     from repairs import repair
 
-    repaired = repair(captured.turns, [t.comparison for t in explain_turns(captured.turns)])
-    if repaired.turns == captured.turns:
+    repaired = repair(turns, [t.comparison for t in explain_turns(turns)])
+    if repaired.turns == turns:
         raise Trouble("--what-if: expected a break that can be mended, found none; --explain says "
                       "what there is")
     return replace(settings, mended=repaired.turns), [f"what if: {n}" for n in repaired.lines]
@@ -121,15 +123,19 @@ def under(args: argparse.Namespace, run: Run) -> str | None:
     if args.fail_under is None:
         return None
     from replay_tables import median_reuse
-    from summary import of
+    from replay_verdict import REPLAY, reaches
+    from summary import AS_SENT, of
 
-    found = median_reuse(of(run.samples, "replay"))
+    samples = of(run.samples, REPLAY)
+    found = median_reuse(samples)
     if found is None:
         return ("--fail-under: expected reported cached tokens, found none; the server does not "
                 "report them")
     if found < args.fail_under:
         digits = 4 if f"{found:.4g}" != f"{args.fail_under:.4g}" else 9
+        foreign = any(reach.is_too_much for reach in reaches(samples, AS_SENT))
         return (f"--fail-under: expected a median reuse of {100 * args.fail_under:.{digits}g}% "
-                f"from turn 2, found {100 * found:.{digits}g}%")
+                f"from turn 2, found {100 * found:.{digits}g}%" + (
+                    "; what no earlier turn of this replay left is not counted" if foreign else ""))
     return None
 

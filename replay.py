@@ -20,10 +20,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from captured import CHAT, PROMPT, Turn
 from causes import Comparison
-from common import common_prefix
-from explain import explain_turns
+from common import common_prefix, ratio
+from explain import Explained, explain_turns
 from lab import USER, Lab, Message, Prompt
-from rendering import render
+from rendering import render, to_json
 from sample import BROKE, Sample
 from summary import AS_SENT, COLD, WHAT_IF
 from timing import Event, RequestFailed, prompt_hash
@@ -54,11 +54,11 @@ class TakesBodies(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """One turn, ready to be sent as a body, and what it shares with the turn before."""
+    """One turn, ready to be sent as a body, and what it shares with those before it."""
 
     prompt: Prompt
     body: dict[str, Any]
-    shared_chars: int
+    found: Explained
     notes: tuple[str, ...]
 
 
@@ -73,20 +73,23 @@ def replay(lab: Lab) -> Iterator[Sample]:
         return
     assert isinstance(backend, TakesBodies), "a backend is of the one kind or the other"
     prepared = {arm: list(_as_they_are(chosen)) for arm, chosen in arms.items()}
+    # What a repair leaves alone is the same in both arms, and must not hit the other's.
+    opening = lab.opening()
     rng: random.Random = lab.rng("replay")
     failed: set[str] = set()  # arms whose turn before had no answer
     for number in range(1, len(turns) + 1):
         for arm in rng.sample([*prepared, COLD], len(prepared) + 1):
             ready = prepared[AS_SENT if arm == COLD else arm][number - 1]
-            ready = _cold(lab, ready) if arm == COLD else ready
-            if arm in failed and arm != COLD:
-                ready = replace(ready, notes=(*ready.notes, VOID))
+            known = {} if arm == COLD else _known(ready.found)
+            notes = () if arm == COLD else (*ready.notes, *([VOID] if arm in failed else []))
+            body = ready.body if arm == AS_SENT else _opened(
+                ready.body, lab.opening() if arm == COLD else opening)
             sample, _ = lab.ask(
                 "replay", arm, ready.prompt, API_OUTPUT_TOKENS, turn=number,
-                send=partial(backend.stream_body, ready.body, API_OUTPUT_TOKENS),
-                shared=(ready.shared_chars, None), notes=ready.notes, cold=arm == COLD)
+                send=partial(backend.stream_body, body, API_OUTPUT_TOKENS), notes=notes,
+                shared=(0 if arm == COLD else ready.found.shared_chars, None), cold=arm == COLD)
             (failed.discard if sample.error is None else failed.add)(arm)
-            yield sample
+            yield replace(sample, **known)
 
 
 def check(turns: Sequence[Turn], *, is_api: bool) -> None:
@@ -125,6 +128,7 @@ def _as_the_server_does(
     answered: dict[int, Sequence[int]] = {}
     for number, (turn, found) in enumerate(zip(turns, explain_turns(turns), strict=True), 1):
         notes = _noted(found.comparison)
+        avoidable = _known(found)["avoidable_share"]
         try:
             made = lab.patience.call(partial(server.prompt_tokens, turn.body(), opening),
                                      is_sample=False)
@@ -135,7 +139,9 @@ def _as_the_server_does(
         shared = common_prefix(before[1], tokens)
         best, where = max(((common_prefix(kept, tokens), earlier)
                            for earlier, kept in answered.items()), default=(0, 0))
+        better: dict[str, Any] = {}
         if best > shared:  # a server that holds several prompts may take up that one
+            better = {"best_turn": where, "best_tokens": min(best, len(tokens) - 1)}
             notes += (f"turn {number} shares {best:,} tokens with turn {where}, more than with "
                       "the turn before",)
         known = common_prefix(before[0], text), min(shared, len(tokens) - 1)  # the last is computed
@@ -144,7 +150,16 @@ def _as_the_server_does(
         if sample.error is None:
             before = made
             answered[number] = tokens
-        yield sample
+        yield replace(sample, avoidable_share=avoidable, **better)
+
+
+def _known(found: Explained) -> dict[str, Any]:
+    """What the texts tell of a turn beside what it shares with the turn before, as a Sample has it.
+    """
+    known: dict[str, Any] = {"avoidable_share": ratio(found.avoidable_chars, found.chars)}
+    if found.best_chars > found.shared_chars:
+        known |= {"best_turn": found.best_turn, "best_chars": found.best_chars}
+    return known
 
 
 def _refused(lab: Lab, arm: str, number: int, turn: Turn, notes: tuple[str, ...],
@@ -163,17 +178,31 @@ def _as_they_are(turns: Sequence[Turn]) -> Iterator[Ready]:
         body = turn.body()
         text = body if isinstance(body, str) else body.get("prompt", "")
         if turn.kind == PROMPT:
-            body = {"messages": [{"role": "user", "content": text}]}
+            named = {} if turn.model is None else {"model": turn.model}
+            body = named | {"messages": [{"role": "user", "content": text}]}
         assert isinstance(body, dict)
         rendered = render(turn.body()).data.decode("utf-8", "surrogatepass")
-        yield Ready(prompt=(Message(USER, rendered),), body=body,
-                    shared_chars=found.shared_chars, notes=_noted(found.comparison))
+        yield Ready(prompt=(Message(USER, rendered),), body=body, found=found,
+                    notes=_noted(found.comparison))
 
 
-def _cold(lab: Lab, ready: Ready) -> Ready:
-    """The turn with its tools renamed and its first message begun anew: nothing is shared."""
-    body = copy.deepcopy(ready.body)
-    opening = lab.opening()
+def of_one_model(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    """The turns without the models that they name, where they name several: all of them are
+    about to go to one, so that another name breaks nothing."""
+    if len({turn.model for turn in turns}) < 2:
+        return tuple(turns)
+    found = []
+    for turn in turns:
+        body = turn.body()
+        found.append(turn if isinstance(body, str) else replace(turn, raw=to_json(
+            {name: value for name, value in body.items() if name != "model"}).encode()))
+    return tuple(found)
+
+
+def _opened(body: dict[str, Any], opening: str) -> dict[str, Any]:
+    """The body with its first tool and its first message begun anew: it shares nothing with what
+    has another opening."""
+    body = copy.deepcopy(body)
     tools = [tool.get("function") for tool in _dicts(body.get("tools"))]
     for function in [*_dicts(tools), *_dicts(body.get("functions"))][:1]:
         function["description"] = opening + str(function.get("description") or "")
@@ -182,7 +211,7 @@ def _cold(lab: Lab, ready: Ready) -> Ready:
         first["content"].insert(0, {"type": "text", "text": opening})
     else:
         first["content"] = opening + str(first.get("content") or "")
-    return Ready(prompt=ready.prompt, body=body, shared_chars=0, notes=())
+    return body
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

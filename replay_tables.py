@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from common import compare
 from figures import UNKNOWN, count, ms
 from remarks import COLUMNS
+from replay_verdict import reaches
 from sample import BROKE, Sample
 from summary import (
     AS_SENT,
@@ -48,14 +49,19 @@ def broke(sample: Sample) -> str:
 def median_reuse(samples: Sequence[Sample]) -> float | None:
     """The median reported reuse of the turns as sent, from turn 2; None where none is reported.
 
-    A turn that failed, or whose count is nonsense, counts as one of which nothing was reused: what
-    passes must have been seen.
+    What passes must have been seen, and be the conversation's own doing: a turn that failed, or
+    whose count is nonsense, counts as one of which nothing was reused, and more than it shares
+    with any earlier turn (an earlier run's, the agent's own) does not count.
     """
     turns = [s for s in samples if s.arm == AS_SENT and s.turn > 1]
     if all(s.reported_reuse is None for s in valid(turns, AS_SENT)):
         return None
+    shared = {reach.turn: reach.shared_tokens / reach.prompt_tokens
+              for reach in reaches(samples, AS_SENT) if reach.is_too_much}
+    reused = [(s.reported_reuse or 0.0) if s.counts else 0.0 for s in turns]
     return statistics.median(
-        found if s.counts and (found := s.reported_reuse or 0.0) <= 1 else 0.0 for s in turns)
+        0.0 if share > 1 else min(share, shared.get(s.turn, 1.0))
+        for s, share in zip(turns, reused, strict=True))
 
 
 def _arm(samples: Sequence[Sample], arm: str, native: bool) -> str:
@@ -150,28 +156,34 @@ def _already_cached(samples: Sequence[Sample]) -> list[str]:
 
 
 def _costs(samples: Sequence[Sample]) -> list[str]:
-    """The breaks that cost most: tokens computed again that the turn before had behind a break."""
-    costs: Counter[str] = Counter()
+    """The breaks that cost most, in tokens computed again that the turn before had too."""
+    tokens: Counter[str] = Counter()
     times: Counter[str] = Counter()
-    before: Sample | None = None
-    for sample in (s for s in samples if s.arm == AS_SENT and s.counts):
+    seconds: list[float | None] = []
+    lost = {reach.turn: reach.shared_tokens - reach.reused_tokens
+            for reach in reaches(samples, AS_SENT) if reach.is_lost}
+    for sample in valid(samples, AS_SENT):
         computed, said = recomputed_tokens(sample), broke(sample)
-        if before is not None and computed is not None and before.prompt_tokens and sample.turn > 1:
-            new = max(0, (sample.prompt_tokens or 0) - before.prompt_tokens)
-            if said and not said.startswith("nothing"):
-                costs[said] += max(0, computed - new)
-                times[said] += 1
-        before = sample
-    if not costs:
+        if computed is None or not sample.avoidable_share or not said:
+            continue
+        # What the server lost is none of the prompt's doing.
+        again = round(min(sample.avoidable_share * (sample.prompt_tokens or 0),
+                          computed - lost.get(sample.turn, 0)))
+        if again > 0:
+            tokens[said] += again
+            times[said] += 1
+            each = prefill_s_per_token(sample)
+            seconds.append(None if each is None else again * each)
+    if not tokens:
         return []
     sent = sum(s.prompt_tokens or 0 for s in samples if s.arm == AS_SENT and s.counts)
-    each = median((s for s in samples if s.arm == AS_SENT), prefill_s_per_token)
-    took = "" if each is None else f" ({sum(costs.values()) * each:.3g} s)"
-    lines = _wrapped(f"about {sum(costs.values()):,} of {sent:,} tokens sent were computed again "
+    known = [took for took in seconds if took is not None]
+    took = f" ({sum(known):.3g} s)" if len(known) == len(seconds) else ""
+    lines = _wrapped(f"about {tokens.total():,} of {sent:,} tokens sent were computed again "
                      f"behind a break{took}")
-    for said, cost in costs.most_common(MOST_EXPENSIVE):
-        text = f"{cost:,} tokens by {said}, {times[said]} time{'s' * (times[said] != 1)}"
-        lines += _wrapped(text)
+    for said, cost in tokens.most_common(MOST_EXPENSIVE):
+        n = times[said]
+        lines += _wrapped(f"{cost:,} tokens by {said}, {n} time{'s' * (n != 1)}")
     return [*lines, "  --explain shows each break with both its sides, and the remedy"]
 
 

@@ -3,17 +3,19 @@ whether the prompts or the server are to blame.
 
 A replay sends no identical repeat and compares no cold prompt with a cold one, so it claims less
 than `verdict.py`: the reported counts decide, beside what the turns share; time alone can only say
-what it looks like.
+what it looks like. Each turn is set against the earlier one that shares most with it, which in a
+conversation is the turn before, and after a sub-agent's turn the one before that.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from evidence import NONE, Evidence, as_far_as_shared, by_turn, nearly_all, of_arm
+from common import ratio
+from evidence import BLOCK_TOKENS, FULL, NONE, Evidence, nearly_all, of_arm
 from summary import AS_SENT, WHAT_IF, of
 from verdict import (
     CONTRADICTION,
@@ -35,71 +37,136 @@ if TYPE_CHECKING:
 
 REPLAY = "replay"
 CONTROLS = "--only cache has the controls that tell"
+# At the end of an earlier turn so much may be another now, and that turn is shared all the same:
+# the chat template's cue for the answer, or a clock that was moved there. A share of it at most.
+TAIL_TOKENS, TAIL_SHARE = 64, 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """One turn, in tokens: its prompt, what the earlier turn that it is set against had, what it
+    shares with that one, and what is reported reused."""
+
+    turn: int
+    prompt_tokens: int
+    earlier_tokens: int
+    shared_tokens: float
+    reused_tokens: int
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it shares the earlier turn to its end, or is itself a beginning of it."""
+        whole = min(self.earlier_tokens, self.prompt_tokens)
+        left = whole - self.shared_tokens
+        return left <= max((1 - FULL) * whole, min(TAIL_TOKENS, TAIL_SHARE * whole))
+
+    @property
+    def was_reused(self) -> bool:
+        """Whether reuse came as far as it shares, up to a block of the cache."""
+        return nearly_all(self.reused_tokens, self.shared_tokens)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server is to blame: it did not reuse what it could have, more than a block,
+        or what the prompt shares to the end."""
+        left = self.shared_tokens - self.reused_tokens
+        return not self.was_reused and (self.goes_on or left > BLOCK_TOKENS)
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether more is reused than any earlier turn of the replay could have left."""
+        return self.reused_tokens > self.shared_tokens + NONE * self.prompt_tokens
 
 
 def replay_verdicts(samples: Sequence[Sample]) -> list[Verdict]:
     """A verdict for the turns as sent, and for the mended ones; none where none were replayed."""
     chosen = of(samples, REPLAY)
     native = any(s.server is not None for s in chosen)
-    known = {arm: of_arm(chosen, arm, native=native, looks=1) for arm in (AS_SENT, WHAT_IF)
-             if any(s.arm == arm for s in chosen)}
-    reuses = any((mine.reported_most or 0.0) > NONE for mine in known.values())
+    arms = [arm for arm in (AS_SENT, WHAT_IF) if any(s.arm == arm for s in chosen)]
+    turns = {arm: reaches(chosen, arm) for arm in arms}
+    reuses = any(reach.reused_tokens > NONE * reach.prompt_tokens
+                 for known in turns.values() for reach in known)
     found = []
-    for arm, mine in known.items():
+    for arm in arms:
+        mine = of_arm(chosen, arm, native=native, looks=1)
         judged = impossible(chosen, arm, mine)
         if judged is None and mine.reported is None:
             judged = _by_time(mine)
         elif judged is None:
-            hits, missed = _sorted(list(by_turn(chosen, arm).values()))
-            mine = replace(mine, reused_turns=tuple(s.turn for s in hits))
-            judged = _by_count(mine, missed, reuses)
+            mine = _as_reached(mine, turns[arm])
+            judged = _by_count(mine, turns[arm], reuses)
         found.append(judged_as(REPLAY, arm, judged, mine, native=native))
     return found
 
 
-def _sorted(turns: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
-    """The turns from the second on, in order: those that took up the turn before nearly whole, and
-    those that did not, be it that they no longer share it or that it was lost.
+def reaches(samples: Sequence[Sample], arm: str) -> list[Reach]:
+    """Every turn whose reuse is reported, against the earlier one that shares most with it.
 
-    Set against the turn before, and not against its own prompt, a turn that appends much hits, and
-    one that repeats much and breaks in the middle does not.
+    A llama-server's shared tokens are exact. Elsewhere characters are known: as many of the
+    earlier prompt's tokens are taken to be shared as of its characters, which is exact where all
+    of it is, whatever a token is made of.
     """
-    hits: list[Sample] = []
-    missed: list[Sample] = []
-    for before, turn in pairwise(turns):
-        had = before.prompt_tokens or 0
-        share = turn.predicted_reuse if turn.predicted_reuse is not None else turn.reported_reuse
-        shared = (share or 0.0) * (turn.prompt_tokens or 0)
-        (hits if nearly_all(shared, had) and as_far_as_shared(turn) else missed).append(turn)
-    return hits, missed
+    answered = {s.turn: s for s in samples if s.arm == arm and s.error is None}
+    found = []
+    for turn, sample in answered.items():
+        own, reused = sample.prompt_tokens, sample.cached_tokens
+        before = answered.get(max((t for t in answered if t < turn), default=0))
+        if before is None or not sample.counts or not own or reused is None:
+            continue
+        pairs = [(before, sample.shared_chars, sample.shared_tokens)]
+        if sample.best_turn in answered:
+            pairs.append((answered[sample.best_turn], sample.best_chars, sample.best_tokens))
+        known = [(tokens, earlier.prompt_tokens) for earlier, chars, exact in pairs
+                 if earlier.prompt_tokens and (tokens := exact if exact is not None else _estimated(
+                     chars, earlier)) is not None]
+        if known:
+            shared, had = max(known)
+            found.append(Reach(turn=turn, prompt_tokens=own, earlier_tokens=had,
+                               shared_tokens=min(shared, own), reused_tokens=reused))
+    return found
 
 
-def _by_count(mine: Evidence, missed: Sequence[Sample], reuses: bool) -> Judged:
-    """missed: the turns that did not hit; reuses: whether any turn of the replay was reused.
+def _estimated(chars: int | None, earlier: Sample) -> float | None:
+    share = ratio(chars, earlier.prompt_chars)
+    return None if share is None else share * (earlier.prompt_tokens or 0)
 
-    Where none hit, the shares say how far reuse came.
-    """
-    reported = mine.reported or 0.0
-    predicted = reported if mine.predicted is None else mine.predicted
-    if reported > predicted + NONE:
-        return CONTRADICTION, (f"{percent(reported)} of the prompt is reused, though a turn shares "
-                               f"only {percent(predicted)} with the turn before: an earlier turn, "
-                               "an earlier run or the agent itself had left it there, or the "
-                               "count is wrong")
-    if not missed:
-        return HIT, f"{percent(reported)} of the prompt is reused{and_predicted(mine.predicted)}"
-    if reported <= NONE < predicted and not reuses:
-        return UNDECIDED, (f"the turns share {percent(predicted)} from the start, and nothing is "
-                           "reused: this server or model may reuse no prefixes, or none so "
+
+def _as_reached(mine: Evidence, turns: Sequence[Reach]) -> Evidence:
+    """The evidence with the reuse of the turns that can be judged, and which of them hit."""
+    def middle(values: Sequence[float]) -> float | None:
+        return statistics.median(values) if values else None
+
+    return replace(
+        mine, turns=tuple(reach.turn for reach in turns),
+        reused_turns=tuple(r.turn for r in turns if r.goes_on and r.was_reused),
+        predicted=middle([r.shared_tokens / r.prompt_tokens for r in turns]),
+        reported=middle([r.reused_tokens / r.prompt_tokens for r in turns]))
+
+
+def _by_count(mine: Evidence, turns: Sequence[Reach], reuses: bool) -> Judged:
+    """reuses: whether any turn of the replay was reused at all."""
+    if mine.reported is None or mine.predicted is None:
+        return UNDECIDED, ("no turn with a count has an earlier one that was answered: nothing to "
+                           "set it against")
+    n, hits = len(turns), len(mine.reused_turns)
+    if 2 * (too_much := sum(reach.is_too_much for reach in turns)) > n:
+        return CONTRADICTION, (f"in {too_much} of {n} turns more is reused than any earlier turn "
+                               "of this replay shares: an earlier run or the agent itself had left "
+                               "it there, or the count is wrong")
+    if hits == n:
+        return HIT, f"{percent(mine.reported)} of the prompt is reused" + and_predicted(
+            mine.predicted)
+    if mine.reported <= NONE < mine.predicted and not reuses:
+        return UNDECIDED, (f"the turns share {percent(mine.predicted)} from the start, and nothing "
+                           "is reused: this server or model may reuse no prefixes, or none so "
                            f"short; {CONTROLS}")
-    lost = sum(not as_far_as_shared(s) for s in missed)
+    if not hits:
+        return stopped_short(mine.reported, mine.predicted)
+    lost = sum(reach.is_lost for reach in turns)
     blame = ", ".join(f"in {many} {what}" for many, what in (
-        (len(missed) - lost, "the prompt changed before its end"),
-        (lost, "the server or the model lost what was still shared")) if many)
-    if mine.reused_turns:
-        return PARTIAL, (f"{len(mine.reused_turns)} of {len(mine.turns)} turns reuse the turn "
-                         f"before; {blame}")
-    return stopped_short(reported, mine.predicted)
+        (n - hits - lost, "the prompt leaves every earlier turn before its end"),
+        (lost, "the server did not reuse all that is shared")) if many)
+    return PARTIAL, f"{hits} of {n} turns reuse an earlier one to its end; {blame}"
 
 
 def _by_time(mine: Evidence) -> Judged:

@@ -71,7 +71,10 @@ class Sample:
     each non-empty piece; arrival_kinds: "text", "reasoning" or "tool", one for each arrival;
     usage_raw: the object that the counts were read from; response_headers: those that tell of
     caches; shared_chars: the longest beginning that this prompt shares with an earlier one of the
-    run and its answer, shared_tokens the same by the server's tokenizer.
+    run and its answer (of a replay: with the turn before), shared_tokens the same by the server's
+    tokenizer. Of a replay: best_turn, the earlier turn that shares more than the turn before does,
+    with best_chars and best_tokens of it, if there is one; avoidable_share: what of the prompt the
+    turn before had too, behind the first break, 0 to 1.
     """
 
     experiment: str
@@ -84,6 +87,10 @@ class Sample:
     asked_output_tokens: int
     shared_chars: int | None = None
     shared_tokens: int | None = None
+    best_turn: int | None = None
+    best_chars: int | None = None
+    best_tokens: int | None = None
+    avoidable_share: float | None = None
     arrivals_s: tuple[float, ...] = ()
     arrival_kinds: tuple[str, ...] = ()
     first_piece_tokens: int | None = None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from replay_tables import replay_table
 from replay_verdict import replay_verdicts
-from sample import TEXT, Failure, Sample
+from sample import BROKE, TEXT, Failure, Sample
 from test_timing import blank
 from verdict import Verdict
 
@@ -48,14 +50,16 @@ CASES: dict[str, tuple[Sequence[float], Sequence[float], str, str]] = {
     "breaks_half_way": ([0.6] * 5, [0.6] * 5, "partial", "reuse stops after 60 %"),
     "breaks_early": ([0.3] * 5, [0.3] * 5, "partial", "reuse stops after 30 %"),
     "two_of_five_break": ([0.98, 0.02, 0.98, 0.02, 0.98], [0.98, 0.02, 0.98, 0.02, 0.98], "partial",
-                          "3 of 5 turns reuse the turn before; in 2 the prompt changed before its "
-                          "end"),
+                          "3 of 5 turns reuse an earlier one to its end; in 2 the prompt leaves "
+                          "every earlier turn before its end"),
     "the_server_loses_some": ([0.98] * 4, [0.98, 0.0, 0.98, 0.0], "partial", "2 of 4 turns reuse "
-                              "the turn before; in 2 the server or the model lost what was still "
-                              "shared"),
+                              "an earlier one to its end; in 2 the server did not reuse all that "
+                              "is shared"),
     "both_are_to_blame": ([0.98, 0.98, 0.02], [0.98, 0.0, 0.02], "partial", "1 of 3 turns reuse "
-                          "the turn before; in 1 the prompt changed before its end, in 1 the "
-                          "server"),
+                          "an earlier one to its end; in 1 the prompt leaves every earlier turn "
+                          "before its end, in 1 the server did not"),
+    "less_than_a_block_is_shared": ([0.98, 0.01, 0.98], [0.98, 0.0, 0.98], "partial", "; in 1 the "
+                                    "prompt leaves every earlier turn before its end"),
     "more_than_is_shared": ([0.02] * 5, [0.98] * 5, "contradiction", "an earlier run"),
     "shared_and_never_reused": ([0.98] * 5, [0.0] * 5, "undecided", "--only cache"),
     "nothing_to_reuse": ([0.0] * 5, [0.0] * 5, "no_hit", "0 % of the prompt"),
@@ -100,17 +104,93 @@ def test_time_alone_never_gives_a_hit(
     assert found.evidence["n"] == n and found.evidence["ttft_ratio"] is not None
 
 
+def sized(*turns: tuple[int, int, int], **known: Any) -> list[Sample]:
+    """An arm of (prompt tokens, tokens shared with the turn before, tokens cached)."""
+    return [blank(**{
+        "experiment": "replay", "arm": "as_sent", "turn": turn, "prompt_chars": own,
+        "shared_chars": shared, "shared_tokens": shared, "prompt_tokens": own,
+        "cached_tokens": cached, "arrivals_s": (1.0,), "arrival_kinds": (TEXT,)} | known)
+        for turn, (own, shared, cached) in enumerate(turns, 1)]
+
+
 def test_a_turn_is_set_against_the_turn_before() -> None:
     """Ten times as long each, and all of the turn before is reused: 10 % of a prompt, and a hit."""
-    sizes = 100, 1_000, 10_000, 100_000
-    samples = [blank(experiment="replay", arm="as_sent", turn=turn, prompt_chars=size,
-                     shared_chars=0 if turn == 1 else size // 10, prompt_tokens=size,
-                     cached_tokens=0 if turn == 1 else size // 10, arrivals_s=(1.0,),
-                     arrival_kinds=(TEXT,))
-               for turn, size in enumerate(sizes, 1)]
-    found = judged(samples)
-    assert (found.code, found.evidence["reused_turns"]) == ("hit", [2, 3, 4])
+    found = judged(sized((100, 0, 0), (1_000, 100, 100), (10_000, 1_000, 1_000)))
+    assert (found.code, found.evidence["reused_turns"]) == ("hit", [2, 3])
     assert "10 % of the prompt is reused; predicted 10 %" in found.text
+
+
+def test_going_back_to_an_earlier_place_is_a_hit() -> None:
+    found = judged(sized((2_000, 0, 0), (1_500, 1_499, 1_499), (1_000, 999, 999), (500, 499, 499)))
+    assert (found.code, found.evidence["n"]) == ("hit", 3)
+
+
+@pytest.mark.parametrize("own", [200, 500, 1_000])
+def test_a_break_in_the_middle_of_a_short_prompt_is_none(own: int) -> None:
+    shared = own * 52 // 100
+    found = judged(sized((own, 0, 0), *[(own + 20, shared, shared)] * 4))
+    assert (found.code, found.evidence["reused_turns"]) == ("partial", [])
+
+
+@pytest.mark.parametrize(("own", "tail"), [(300, 40), (1_000, 60), (2_000, 90), (50_000, 2_000)])
+def test_a_clock_at_the_end_of_the_turn_before_is_no_break(own: int, tail: int) -> None:
+    found = judged(sized((own, 0, 0), *[
+        (own + 100 * n, own + 100 * (n - 1) - tail, own + 100 * (n - 1) - tail)
+        for n in range(1, 4)]))
+    assert found.code == "hit"
+
+
+def test_a_sub_agent_in_between_breaks_nothing() -> None:
+    """A A B A: the last one shares little with B, and all of the A before it."""
+    samples = sized((5_000, 0, 0), (5_200, 5_000, 5_000), (1_000, 10, 10), (5_400, 10, 5_200))
+    samples[3] = replace(samples[3], best_turn=2, best_tokens=5_200)
+    found = judged(samples)
+    assert (found.code, found.evidence["reused_turns"]) == ("partial", [2, 4])
+    assert "2 of 3 turns reuse an earlier one to its end; in 1 the prompt leaves" in found.text
+
+
+def test_a_turn_that_failed_or_was_void_gives_no_hit_away() -> None:
+    broken = Failure(kind="http", message="HTTP 400", http_status=400)
+    first, second, third = sized((5_000, 0, 0), (5_100, 5_000, 5_000), (5_200, 15, 15))
+    failed = replace(first, error=broken, prompt_tokens=None, cached_tokens=None)
+    void = replace(second, notes=("void: the turn before was not answered",))
+    assert judged([failed, void, third]).code == "no_hit"
+    lost = replace(second, error=broken, prompt_tokens=None, cached_tokens=None)
+    assert judged([first, lost, replace(third, notes=("void: …",))]).code == "arm_failed"
+
+
+def test_what_is_not_reported_is_not_lost() -> None:
+    samples = sized((5_000, 0, 0), *[(5_000, 4_990, 4_990)] * 5)
+    samples = [s if s.turn > 3 else replace(s, cached_tokens=None) for s in samples]
+    found = judged(samples)
+    assert (found.code, found.evidence["n"]) == ("hit", 3)
+
+
+@pytest.mark.parametrize("tokens_per_char", [0.25, 1.0, 60.0])
+def test_characters_stand_for_the_tokens_that_they_are(tokens_per_char: float) -> None:
+    """Each turn appends something whose characters are many tokens, or few: CJK, an image."""
+    samples, chars, tokens = [], 1_000, 300
+    for turn in range(1, 6):
+        samples.append(blank(
+            experiment="replay", arm="as_sent", turn=turn, prompt_chars=chars, prompt_tokens=tokens,
+            shared_chars=0 if turn == 1 else chars - 50, arrivals_s=(1.0,), arrival_kinds=(TEXT,),
+            cached_tokens=0 if turn == 1 else tokens - round(50 * tokens_per_char)))
+        chars, tokens = chars + 50, tokens + round(50 * tokens_per_char)
+    assert judged(samples).code == "hit"
+
+
+def test_the_cost_of_a_break_is_what_the_turn_before_had_and_the_server_did_not_lose() -> None:
+    def told(*samples: Sample) -> str:
+        return replay_table(list(samples), native=False)
+
+    first, second = sized((1_000, 0, 0), (1_000, 100, 100))
+    second = replace(second, notes=(f"{BROKE}a time, in messages[0]",), avoidable_share=0.8)
+    assert "about 800 of 2,000 tokens sent were computed again" in told(first, second)
+    other = replace(second, avoidable_share=0.0)  # another text altogether
+    assert "computed again" not in told(first, other)
+    appended = sized((1_000, 0, 0), (1_000, 985, 0))[1]
+    lost = replace(appended, notes=(f"{BROKE}the last message of the user",), avoidable_share=0.01)
+    assert "about 10 of 2,000" in told(first, lost)
 
 
 def test_what_cannot_be_judged() -> None:
