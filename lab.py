@@ -211,7 +211,8 @@ class Lab:
                                          on_progress=self.on_progress)
             except RequestFailed as failed:  # in counting
                 sample = replace(sample, error=failed.failure)
-            if sample.error is not None:
+            # What has begun to answer is measured, and paid for: it is not asked again.
+            if sample.error is not None and not (sample.arrivals_s or sample.output_tokens):
                 raise RequestFailed.again(sample.error)
 
         with contextlib.suppress(RequestFailed):  # then the sample says why

@@ -7,6 +7,7 @@ cached token costs) an amount is a range that holds the true one, never a guess.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, InvalidOperation
@@ -177,7 +178,8 @@ def spent_at_most(samples: Iterable[Sample], prices: Prices, *,
 def stop_line(max_cost: Decimal, spent: Decimal, next_request: Decimal) -> str | None:
     """Why --max-cost ends the run before the next request; None where that may be sent.
 
-    Both amounts are upper bounds, so that the limit holds whatever the provider counts.
+    Both amounts are upper bounds, so that the limit holds but for what the first request of an
+    endpoint writes beyond what it was asked to.
     """
     if spent + next_request <= max_cost:
         return None
@@ -190,10 +192,14 @@ def within(max_cost: Decimal, prices: Prices, samples: Sequence[Sample], *,
            ) -> Callable[[int, int], None]:
     """What is called before each request with the most tokens of its prompt and its answer, and
     raises Stopped where --max-cost could be passed. `samples` are those so far, and grow; `before`
-    is what was spent before the first of them."""
+    is what was spent before the first of them. An endpoint that wrote more than it was asked to is
+    taken to do so again."""
     def check(prompt_tokens: int, output_tokens: int) -> None:
         spent = before + spent_at_most(samples, prices, tokens_per_char=tokens_per_char)
-        line = stop_line(max_cost, spent, upper_bound(prices, prompt_tokens, output_tokens))
+        times = max([1.0, *(written / s.asked_output_tokens for s in samples
+                            if (written := billed_output_tokens(s)))])
+        most = math.ceil(output_tokens * times)
+        line = stop_line(max_cost, spent, upper_bound(prices, prompt_tokens, most))
         if line is not None:
             raise Stopped(line)
 

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from conftest import Outcome, assert_one_line, environment, run_script
-from wire_stub import ENDLESS, STALLED, Answer, Asked, Stub, refused, said, wire_stub
+from wire_stub import ENDLESS, STALLED, Answer, Asked, Stub, piece, refused, said, sse, wire_stub
 
 API = "api_timing.py"
 KEY = "sk-stub-0123456789"
@@ -130,6 +130,19 @@ def test_a_wait_is_outside_the_clock_and_the_request_is_asked_again(
     assert second["notes"] == []
     assert [line.split(":")[0] for line in outcome.err.splitlines()] == ["waiting 0.1 s"] * 2
     assert "waited" in outcome.out
+
+
+@pytest.mark.parametrize(("code", "words"), [(429, "rate limit exceeded"), (503, "overloaded")])
+def test_what_has_begun_to_answer_is_not_asked_again(tmp_path: Path, code: int, words: str) -> None:
+    """It was paid for: it stays in the record, and in the bill."""
+    cut = Answer(body=(piece(content="a"), piece(content=" b"),
+                       sse({"error": {"message": words, "code": code}})))
+    with wire_stub(script=[None] * CALIBRATION + [cut, None]) as stub:
+        outcome = timed(stub, tmp_path, *OUTPUT, "--quiet")
+    assert outcome.status == 1
+    assert len(stub.chats) == CALIBRATION + 2
+    failed, = (s for s in outcome.samples("output") if s["error"])
+    assert len(failed["arrivals_s"]) == 2 and not failed["notes"]
 
 
 def test_a_wait_longer_than_allowed_is_a_failed_sample(tmp_path: Path) -> None:

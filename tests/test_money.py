@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
+from lab import Stopped
 from money import (
     Cost,
     Prices,
@@ -22,6 +24,7 @@ from money import (
     stop_line,
     upper_bound,
     usd,
+    within,
 )
 from plan import Planned
 from test_timing import blank
@@ -182,3 +185,15 @@ def test_an_amount_that_is_none(text: str) -> None:
 def test_amounts_of_flags() -> None:
     assert [usd(t) for t in ("0", "0.28", "15", "-0")] == [0, d("0.28"), 15, 0]
     assert str(usd("-0")) == "0"
+
+
+def test_an_endpoint_that_writes_ten_times_as_much_is_taken_to_do_so_again() -> None:
+    written = blank(asked_output_tokens=50, prompt_tokens=0, output_tokens=500)
+    flat = Prices(source="x", rates=(Rate(input_usd=d("0"), output_usd=d("1000")),))
+    within(d("1.0"), flat, [written])(0, 50)  # 0.5 spent, and 0.5 to come
+    with pytest.raises(Stopped, match="could cost"):
+        within(d("0.99"), flat, [written])(0, 50)
+    few = replace(written, output_tokens=5)
+    within(d("0.055"), flat, [few])(0, 50)  # less than asked is no promise to write less again
+    with pytest.raises(Stopped):
+        within(d("0.0549"), flat, [few])(0, 50)
