@@ -54,7 +54,7 @@ EXAMPLE_URL = "http://127.0.0.1:8080/v1"
 class Target(NamedTuple):
     """What is to be measured, as flags and environment say."""
 
-    where: Address | None
+    where: Address
     provider: Provider | None
     key_variable: str | None
     model: str | None
@@ -104,6 +104,12 @@ def target(args: argparse.Namespace, environ: dict[str, str]) -> Target:
                   model=args.model or provider.default_model)
 
 
+def _own(url: str) -> Target:
+    """The llama-server that --demo or --serve has started."""
+    return Target(where=_address("--serve", f"{url}/v1"), provider=None, key_variable=None,
+                  model=None)
+
+
 def _address(source: str, url: str) -> Address:
     from network import address
 
@@ -138,35 +144,36 @@ def measure(args: argparse.Namespace) -> int:
         raise Trouble("--model: --demo and --serve bring a model of their own; leave one out")
     console = runner.Console(quiet=args.quiet)
     environ = dict(os.environ)
-    if args.record is not None:
-        chosen = target(args, environ)
-        assert chosen.where is not None
-        key = environ.get(chosen.key_variable or "") or None
-        return cli_prompts.record(args, chosen.where.url, key, console.say)
     settings = cli.settings(args, DEFAULTS, DEMO)
+    if args.record is not None:
+        context = runner.embedded_context(args, settings)
+        with runner.embedded_server(args, context, console) as own_url:
+            upstream = _own(own_url) if own_url else target(args, environ)
+            key = environ.get(upstream.key_variable or "") or None
+            return cli_prompts.record(args, upstream.where.url, key, console.say)
     settings, mended = cli_prompts.with_turns(args, settings, console.say, is_api=True)
     out = cli.output_path(args, "api_timing")
     beside = cli_output.files(args, out)
     embedded_context = runner.embedded_context(args, settings)
     notes = mended
+    chosen = None if embedded_context is not None else target(args, environ)
     if embedded_context is not None:
-        chosen = Target(where=None, provider=None, key_variable=None, model=None)
         settings, cut = runner.fit(settings, embedded_context - CONTEXT_SLACK, console)
         notes += cut
         where = "endpoint: a llama-server of its own"
-    else:
-        chosen = target(args, environ)
+    if chosen is not None:
         if settings.captured:
             chosen = chosen._replace(model=args.model or settings.captured[0].model or chosen.model)
-        assert chosen.where is not None
         where = f"endpoint: {chosen.where.url}, model {chosen.model or 'the only one there'}"
     known = {row.key_variable for row in PROVIDERS.values() if row.key_variable}
-    key = None if args.dry_run else cli.read_key(chosen.key_variable, environ, known)
+    key = None if args.dry_run or chosen is None else cli.read_key(chosen.key_variable, environ,
+                                                                  known)
     if not args.dry_run:
         _import_sdk()
     planned = [calibration(settings), *plan(settings)]
     costs = embedded_context is None
-    prices = cli_output.prices(args, chosen.where.url if chosen.where else "", chosen.model)
+    prices = cli_output.prices(args, chosen.where.url if chosen else "",
+                               chosen.model if chosen else None)
     if runner.announce(args, console, [where, describe(planned, rough=True),
                                        *cli_output.estimate(planned, prices, costs=costs)]):
         return cli.EXIT_MEASURED
@@ -176,9 +183,10 @@ def measure(args: argparse.Namespace) -> int:
 
     patience = Patience(args.max_wait, lambda text: console.say(text, always=True))
     with runner.embedded_server(args, embedded_context, console) as embedded_url:
+        chosen = chosen or _own(embedded_url or "")
         endpoint = OpenAIEndpoint(
-            chosen.where or _address("--serve", f"{embedded_url}/v1"), key=key,
-            model=chosen.model, provider=chosen.provider, stall_s=args.stall_timeout,
+            chosen.where, key=key, model=chosen.model, provider=chosen.provider,
+            stall_s=args.stall_timeout,
             keeps_models=args.model is None and not args.demo and not args.serve,
         )
         console.say("a few small requests first, not counted: warming up and calibrating sizes")

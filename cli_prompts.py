@@ -91,7 +91,8 @@ def with_turns(
     for line in (f"replay: {captured.what}", *captured.notes):
         say(line)
     replayable(captured.turns, is_api=is_api)
-    turns = captured.turns if is_api and args.model is None else of_one_model(captured.turns)
+    keeps_models = is_api and not (args.model or args.demo or args.serve)
+    turns = captured.turns if keeps_models else of_one_model(captured.turns)
     settings = replace(settings, captured=turns)
     if not args.what_if:
         return settings, []

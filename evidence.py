@@ -37,6 +37,7 @@ class Evidence:
     reported_when_reused: float | None  # the median of the turns that hit
     reported_most: float | None  # the most of any turn
     reported_missed: float | None  # the most of a turn that did not hit
+    reused_tokens: float | None  # the median
     turns: tuple[int, ...]
     reused_turns: tuple[int, ...]  # those that hit
     ttft: Comparison
@@ -98,6 +99,8 @@ def of_arm(samples: Sequence[Sample], arm: str, *, native: bool, looks: int) -> 
         reported_when_reused=_median(known[turn] for turn in reused if turn in known),
         reported_most=max(known.values(), default=None),
         reported_missed=max((r for turn, r in known.items() if turn not in reused), default=None),
+        reused_tokens=_median(s.cached_tokens for s in mine.values()
+                              if s.cached_tokens is not None),
         turns=tuple(sorted(mine)), reused_turns=reused,
         ttft=against(cold, mine, lambda s: s.ttft_s, paired=not native), decode=decode,
         # Each way at the whole level: a wrong "not the cache" only withholds a verdict.

@@ -86,9 +86,12 @@ def measure(args: argparse.Namespace) -> int:
         raise Trouble("--model: --demo and --serve bring a model of their own; leave one out")
     key = cli.read_key(args.api_key_env, dict(os.environ), ())
     console = runner.Console(quiet=args.quiet)
-    if args.record is not None:
-        return cli_prompts.record(args, with_scheme(args.url or DEFAULT_URL), key, console.say)
     settings = cli.settings(args, DEFAULTS, DEMO)
+    if args.record is not None:
+        context = runner.embedded_context(args, settings)
+        with runner.embedded_server(args, context, console) as own_url:
+            return cli_prompts.record(args, own_url or with_scheme(args.url or DEFAULT_URL), key,
+                                      console.say)
     settings, mended = cli_prompts.with_turns(args, settings, console.say, is_api=False)
     out = cli.output_path(args, "local_cache")
     beside = cli_output.files(args, out)

@@ -22,6 +22,7 @@ from captured import CHAT, PROMPT, Turn
 from causes import Comparison
 from common import common_prefix, ratio
 from explain import Explained, explain_turns
+from foreign import as_list, mapping
 from lab import USER, Lab, Message, Prompt
 from rendering import render, to_json
 from sample import BROKE, Sample
@@ -126,8 +127,13 @@ def _as_the_server_does(
     opening = lab.opening()
     before: tuple[str, Sequence[int]] = "", ()
     answered: dict[int, Sequence[int]] = {}
-    for number, (turn, found) in enumerate(zip(turns, explain_turns(turns), strict=True), 1):
-        notes = _noted(found.comparison)
+    unseen: tuple[str, ...] = ()
+    shown = turns
+    if _hides_tools(lab, server, turns):
+        unseen = ("the model's chat template shows no tools: what changes in them breaks nothing",)
+        shown = [_without(turn, "tools") for turn in turns]
+    for number, (turn, found) in enumerate(zip(turns, explain_turns(shown), strict=True), 1):
+        notes = _noted(found.comparison) + (unseen if number == 1 else ())
         avoidable = _known(found)["avoidable_share"]
         try:
             made = lab.patience.call(partial(server.prompt_tokens, turn.body(), opening),
@@ -162,6 +168,22 @@ def _known(found: Explained) -> dict[str, Any]:
     return known
 
 
+def _hides_tools(lab: Lab, server: MakesPrompts, turns: Sequence[Turn]) -> bool:
+    """Whether the first turn with tools becomes a prompt in which no tool is named."""
+    for body in (turn.body() for turn in turns):
+        tools = as_list(body.get("tools")) if isinstance(body, dict) else []
+        names = [str(name) for tool in map(mapping, tools)
+                 if (name := mapping(tool.get("function")).get("name") or tool.get("name"))]
+        if names:
+            try:
+                text, _ = lab.patience.call(partial(server.prompt_tokens, body, ""),
+                                            is_sample=False)
+            except RequestFailed:
+                return False  # the turn itself will say why
+            return not any(name in text for name in names)
+    return False
+
+
 def _refused(lab: Lab, arm: str, number: int, turn: Turn, notes: tuple[str, ...],
              failed: RequestFailed) -> Sample:
     """The sample of a turn of which the server made no prompt, so that it was never sent."""
@@ -191,12 +213,17 @@ def of_one_model(turns: Sequence[Turn]) -> tuple[Turn, ...]:
     about to go to one, so that another name breaks nothing."""
     if len({turn.model for turn in turns}) < 2:
         return tuple(turns)
-    found = []
-    for turn in turns:
-        body = turn.body()
-        found.append(turn if isinstance(body, str) else replace(turn, raw=to_json(
-            {name: value for name, value in body.items() if name != "model"}).encode()))
-    return tuple(found)
+    return tuple(_without(turn, "model") for turn in turns)
+
+
+def _without(turn: Turn, name: str) -> Turn:
+    """The turn without a field of its body."""
+    body = turn.body()
+    if isinstance(body, str) or name not in body:
+        return turn
+    return replace(turn, raw=to_json(
+        {key: value for key, value in body.items() if key != name}
+    ).encode("utf-8", "surrogatepass"))
 
 
 def _opened(body: dict[str, Any], opening: str) -> dict[str, Any]:
@@ -216,7 +243,7 @@ def _opened(body: dict[str, Any], opening: str) -> dict[str, Any]:
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
     """The objects of a list; none where it is no list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return [item for item in as_list(value) if isinstance(item, dict)]
 
 
 def _noted(comparison: Comparison | None) -> tuple[str, ...]:

@@ -140,7 +140,8 @@ def _as_reached(mine: Evidence, turns: Sequence[Reach]) -> Evidence:
         mine, turns=tuple(reach.turn for reach in turns),
         reused_turns=tuple(r.turn for r in turns if r.goes_on and r.was_reused),
         predicted=middle([r.shared_tokens / r.prompt_tokens for r in turns]),
-        reported=middle([r.reused_tokens / r.prompt_tokens for r in turns]))
+        reported=middle([r.reused_tokens / r.prompt_tokens for r in turns]),
+        reused_tokens=middle([r.reused_tokens for r in turns]))
 
 
 def _by_count(mine: Evidence, turns: Sequence[Reach], reuses: bool) -> Judged:
@@ -160,13 +161,14 @@ def _by_count(mine: Evidence, turns: Sequence[Reach], reuses: bool) -> Judged:
         return UNDECIDED, (f"the turns share {percent(mine.predicted)} from the start, and nothing "
                            "is reused: this server or model may reuse no prefixes, or none so "
                            f"short; {CONTROLS}")
-    if not hits:
-        return stopped_short(mine.reported, mine.predicted)
     lost = sum(reach.is_lost for reach in turns)
     blame = ", ".join(f"in {many} {what}" for many, what in (
         (n - hits - lost, "the prompt leaves every earlier turn before its end"),
         (lost, "the server did not reuse all that is shared")) if many)
-    return PARTIAL, f"{hits} of {n} turns reuse an earlier one to its end; {blame}"
+    if hits:
+        return PARTIAL, f"{hits} of {n} turns reuse an earlier one to its end; {blame}"
+    code, text = stopped_short(mine.reported, mine.predicted, mine.reused_tokens)
+    return code, f"{text}; {blame}"
 
 
 def _by_time(mine: Evidence) -> Judged:

@@ -35,6 +35,8 @@ JUDGED = "append", "prepend"
 SMALL_DROP = 0.9
 # Of what an identical repeat saves: from this share on an arm's hit counts as whole.
 WHOLE_SAVING = 0.8
+# Reuse of so few tokens is of a common head alone, where it is a small share of the prompt.
+HEAD_TOKENS, HEAD_SHARE = 64, 0.2
 KNOWN_REASONS = (
     "a sliding-window, recurrent or hybrid model, prompts below the minimum length, caching "
     "switched off, room for one prefix only, or several machines behind one address")
@@ -187,12 +189,17 @@ def _by_count(mine: Evidence, control: Evidence, reused_most: float | None, *, t
         return PARTIAL, (f"{len(mine.reused_turns)} of {len(mine.turns)} turns are reused: several "
                          "machines behind one address, or evicted between turns"
                          + and_predicted(predicted))
-    return stopped_short(reported, predicted)
+    return stopped_short(reported, predicted, mine.reused_tokens)
 
 
-def stopped_short(reported: float, predicted: float | None) -> Judged:
-    """The verdict where no turn hit: reuse that reaches part of the way, or none."""
-    if reported > NONE:
+def stopped_short(reported: float, predicted: float | None, reused_tokens: float | None) -> Judged:
+    """The verdict where no turn hit: reuse that reaches part of the way, or none.
+
+    The head that a chat template puts before everything is no part of the way, however short the
+    prompt is.
+    """
+    is_head = (reused_tokens or 0) <= HEAD_TOKENS and reported <= HEAD_SHARE
+    if reported > NONE and not is_head:
         return PARTIAL, (f"reuse stops after {percent(reported)} of the prompt"
                          + and_predicted(predicted))
     if predicted is not None and predicted > HALF:

@@ -169,6 +169,24 @@ def test_a_template_that_strips_thinking_is_the_servers_own(
     assert samples[-1]["prompt_chars"] < messages
 
 
+def test_tools_that_the_template_does_not_show_break_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third turn has its tools in another order, and its prompt is the same."""
+    tools = [{"type": "function", "function": {"name": name, "parameters": {}}}
+             for name in ("look_up", "write_down")]
+    turns = [body | {"tools": tools if n < 2 else tools[::-1]} for n, body in
+             enumerate(APPENDS[:4])]
+    monkeypatch.setattr(tiny_models, "_CHAT_TEMPLATE", THINKING_TEMPLATE)
+    model = tmp_path / "no-tools.gguf"
+    tiny_models.write_dense(model)
+    with embedded.serve(str(model), 16_384) as url:
+        outcome = replayed(url, tmp_path, turns)
+    assert outcome.status == 0, outcome.err
+    assert "another order" not in outcome.out and "as sent: HIT" in outcome.out
+    assert "template shows no tools" in outcome.out
+
+
 def test_a_sliding_window_may_lose_what_the_prompt_shares(
     sliding_window_server: str, tmp_path: Path
 ) -> None:
@@ -364,3 +382,33 @@ def test_the_best_earlier_turn_is_named_where_it_shares_more(
     for sample, earlier in ((third, 1), (fourth, 2)):
         assert any(f"tokens with turn {earlier}, more than" in note for note in sample["notes"])
         assert sample["cached_tokens"] >= sample["shared_tokens"]
+
+
+@pytest.mark.parametrize(("script", "path"), [(LOCAL, "/v1"), (API, "")])
+def test_a_recorder_brings_the_server_that_it_is_asked_for(
+    dense_model: Path, tmp_path: Path, script: str, path: str
+) -> None:
+    """And ends it: the agent's prompts go to no other than the one that was named."""
+    out = tmp_path / "prompts.jsonl"
+    child = subprocess.Popen(
+        [sys.executable, str(ROOT / script), "--record", "0", "--serve", str(dense_model),
+         "--out", str(out)], cwd=tmp_path, env=environment(AI_BUILDER_TOKEN="sk-not-to-be-used"),
+        stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    said: list[str] = []
+    pattern = r"base URL (\S+) instead of http://127\.0\.0\.1:"
+    while not (found := re.search(pattern, "".join(said))):
+        said.append(child.stderr.readline())
+        assert said[-1], said
+    client = openai.OpenAI(base_url=f"{found[1]}{path}", api_key="none")
+    client.chat.completions.create(**APPENDS[0], max_tokens=4)
+    child.send_signal(signal.SIGINT)
+    assert child.wait() == 0
+    child.stderr.close()
+    assert len(out.read_text().splitlines()) == 1
+
+
+def test_a_recorder_before_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    flags = ("--record", "0", "--serve", "nowhere.gguf")
+    outcome = run_script(LOCAL, *flags, cwd=tmp_path, save=False)
+    assert_one_line(outcome, 2, "nowhere.gguf")

@@ -140,6 +140,16 @@ def test_a_clock_at_the_end_of_the_turn_before_is_no_break(own: int, tail: int) 
     assert found.code == "hit"
 
 
+@pytest.mark.parametrize(("own", "head", "code"), [
+    (300, 22, "no_hit"), (400, 60, "no_hit"), (300, 70, "partial"), (5_000, 60, "no_hit"),
+    (5_000, 300, "partial"),
+])
+def test_a_common_head_is_no_reuse_however_short_the_prompt(own: int, head: int, code: str) -> None:
+    found = judged(sized((own, 0, 0), *[(own + 20, head, head)] * 4))
+    assert found.code == code
+    assert "; in 4 the prompt leaves every earlier turn before its end" in found.text
+
+
 def test_a_sub_agent_in_between_breaks_nothing() -> None:
     """A A B A: the last one shares little with B, and all of the A before it."""
     samples = sized((5_000, 0, 0), (5_200, 5_000, 5_000), (1_000, 10, 10), (5_400, 10, 5_200))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -251,3 +252,10 @@ def test_more_looks_ask_for_more_evidence() -> None:
     samples = run(append=0.1, repeat=0.1)
     assert verdicts(samples)[0].code == "hit"
     assert verdicts(samples, looks=5)[0].code == "undecided"  # p is 1/32, of 0.05 / 5
+
+
+def test_the_head_of_a_short_prompt_is_no_partial_hit() -> None:
+    """22 tokens of a chat template's, in front of 280 others: 7 % of the prompt, and no reuse."""
+    head = [replace(s, prompt_tokens=300, cached_tokens=22) if s.arm == "prepend" else s
+            for s in run(reported={"append": lambda _: 0.98, "repeat": lambda _: 0.99})]
+    assert judged(head, "prepend").code == "no_hit"
