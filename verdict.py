@@ -172,7 +172,8 @@ def _by_count(mine: Evidence, control: Evidence, reused_most: float | None, *, t
         return NO_REUSE_HERE, ("even an identical repeat is not reused: this server or model does "
                                f"not reuse prefixes ({KNOWN_REASONS}); your prompt did not break "
                                "it")
-    if predicted is not None and reported > predicted + NONE:
+    if (predicted is not None and reported > predicted + NONE
+            and not is_head(reported, mine.reused_tokens)):
         return CONTRADICTION, (f"reported {percent(reported)} reused, though the prompts share "
                                f"only {percent(predicted)} from the start: the server moves "
                                "chunks (--cache-reuse), or its count is wrong")
@@ -192,14 +193,15 @@ def _by_count(mine: Evidence, control: Evidence, reused_most: float | None, *, t
     return stopped_short(reported, predicted, mine.reused_tokens)
 
 
-def stopped_short(reported: float, predicted: float | None, reused_tokens: float | None) -> Judged:
-    """The verdict where no turn hit: reuse that reaches part of the way, or none.
+def is_head(reported: float, reused_tokens: float | None) -> bool:
+    """Whether no more is reused than the head that a chat template puts before everything, which
+    is a visible share of a short prompt."""
+    return reported <= NONE or (reported <= HEAD_SHARE and (reused_tokens or 0) <= HEAD_TOKENS)
 
-    The head that a chat template puts before everything is no part of the way, however short the
-    prompt is.
-    """
-    is_head = (reused_tokens or 0) <= HEAD_TOKENS and reported <= HEAD_SHARE
-    if reported > NONE and not is_head:
+
+def stopped_short(reported: float, predicted: float | None, reused_tokens: float | None) -> Judged:
+    """The verdict where no turn hit: reuse that reaches part of the way, or none."""
+    if not is_head(reported, reused_tokens):
         return PARTIAL, (f"reuse stops after {percent(reported)} of the prompt"
                          + and_predicted(predicted))
     if predicted is not None and predicted > HALF:
