@@ -103,7 +103,7 @@ def with_turns(
     if repaired.turns == turns:
         raise Trouble("--what-if: expected a break that can be mended, found none; --explain says "
                       "what there is")
-    return replace(settings, mended=repaired.turns), [f"what if: {n}" for n in repaired.lines]
+    return replace(settings, mended=repaired.turns), [f"mended: {n}" for n in repaired.lines]
 
 
 def record(args: argparse.Namespace, upstream_url: str, key: str | None,

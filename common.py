@@ -191,6 +191,26 @@ def fit_line(xs: Sequence[float | None], ys: Sequence[float | None]) -> Line | N
     return Line(slope=slope, intercept=intercept, n=len(pairs))
 
 
+def typical_line(xs: Sequence[float | None], ys: Sequence[float | None]) -> Line | None:
+    """The line of Theil (1950) and Sen (1968) through the pairs in which both are known.
+
+    Its slope is the median of the slopes between any two of them, its intercept the median of what
+    is left: a few slow requests, which would pull a least-squares line up, do not move it. None
+    with fewer than two different x. Raises ValueError where the lengths differ.
+    """
+    pairs = [
+        (x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None
+    ]
+    slopes = [(y - before_y) / (x - before_x)
+              for (before_x, before_y), (x, y) in itertools.combinations(pairs, 2)
+              if x != before_x]
+    if not slopes:
+        return None
+    slope = statistics.median(slopes)
+    return Line(slope=slope, intercept=statistics.median(y - slope * x for x, y in pairs),
+                n=len(pairs))
+
+
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
     """numerator / denominator; None where either is unknown or the denominator is zero."""
     if numerator is None or not denominator:

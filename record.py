@@ -216,7 +216,8 @@ def load_run(path: Path) -> Run:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
+        raise RecordError(f"{path}: cannot be read ({error.strerror}); give the path of a run's "
+                          "JSON, as a run has said it") from None
     except UnicodeDecodeError:
         raise RecordError(f"{path}: expected a run's JSON, found bytes that are no UTF-8") from None
     header, sample_data = _parse(path, text)
@@ -259,6 +260,7 @@ def _parse(path: Path, text: str) -> tuple[dict[str, Any], list[Any]]:
                 break  # the line that the kill cut short
         whole = lines[0] | {"samples": lines[1:]} if lines and isinstance(lines[0], dict) else None
     if not isinstance(whole, dict) or "schema_version" not in whole:
-        raise RecordError(f"{path}: expected a run's JSON or journal, found something else")
+        raise RecordError(f"{path}: expected a run's JSON or journal, found something else; if "
+                          "these are prompts, --explain reads them")
     samples = whole.get("samples", [])  # a journal of the header alone has none
     return whole, samples if isinstance(samples, list) else []

@@ -225,6 +225,7 @@ def _blank_run(
         "captured_turns": len(wanted.captured), "what_if": bool(wanted.mended),
         "looks": len(wanted.looks) or 1,
     }
+    del chosen["mended"]  # prompts, as `captured` was
     return Run(
         tool=Path(args.prog).stem, command=args.command,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),

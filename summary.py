@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from common import Line, fit_line, ratio, spread
+from common import Line, ratio, spread, typical_line
 
 if TYPE_CHECKING:
     from sample import Sample
@@ -124,11 +124,11 @@ def total(samples: Sequence[Sample], figure: Figure) -> float | None:
 
 
 def line(samples: Sequence[Sample], x: Figure, y: Figure) -> Line | None:
-    """Least-squares line of y against x over the samples that count."""
+    """The typical line of y against x over the samples that count."""
     chosen = [sample for sample in samples if sample.counts]
     if len({sample.arm for sample in chosen}) < 2:
         return None  # one size asked for: what x differs by is the rounding of sizes
-    return fit_line([x(s) for s in chosen], [y(s) for s in chosen])
+    return typical_line([x(s) for s in chosen], [y(s) for s in chosen])
 
 
 def summarise(samples: Sequence[Sample]) -> list[dict[str, Any]]:

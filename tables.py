@@ -234,11 +234,11 @@ def medians(samples: Sequence[Sample]) -> str:
 
 
 def slope_line(fitted: Line | None, what: str, unit: str, scale: float) -> str:
-    """The slope of a least-squares line, for people; nothing where the noise is all there is."""
+    """The slope of a line, for people; nothing where the noise is all there is."""
     if fitted is None or fitted.n < LINE_REQUESTS or fitted.slope <= 0:
         return ""
     return (f"{what} {ms(fitted.slope * scale)} ms per {unit} "
-            f"(least squares, {fitted.n} requests)")
+            f"(median slope, {fitted.n} requests)")
 
 
 def verdict_lines(verdict: Verdict, columns: int = COLUMNS) -> str:

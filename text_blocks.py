@@ -15,7 +15,7 @@ from record import Run
 from tables import heading, render, verdict_lines
 
 _RULE = re.compile(r"-+(?:  -+)+")
-_TITLE = re.compile(rf"({'|'.join((*EXPERIMENT_NAMES, 'replay'))}): (.+)")
+_TITLE = re.compile(rf"({'|'.join((*EXPERIMENT_NAMES, 'replay', 'what if', 'control'))}): (.+)")
 _GAP = _ITEM = "  "
 LIST_HEAD = "in all, "
 UNRULED_CHARS = 80

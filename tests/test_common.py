@@ -7,7 +7,7 @@ import string
 
 import pytest
 
-from common import Line, Spread, filler, fit_line, fit_text, nonces, ratio, spread
+from common import Line, Spread, filler, fit_line, fit_text, nonces, ratio, spread, typical_line
 
 
 def test_filler_is_lower_case_sentences_of_exactly_so_many_words() -> None:
@@ -85,6 +85,32 @@ def test_fit_line_by_hand() -> None:
     # y = 2 + 3x exactly; then (0,0) (1,2) (2,1): slope cov/var = 1/2, through the means (1, 1).
     assert fit_line([1, 2, 4], [5, 8, 14]) == Line(slope=3, intercept=2, n=3)
     assert fit_line([0, 1, 2], [0, 2, 1]) == Line(slope=0.5, intercept=0.5, n=3)
+
+
+def test_typical_line_by_hand() -> None:
+    assert typical_line([1, 2, 4], [5, 8, 14]) == Line(slope=3, intercept=2, n=3)
+    # Slopes 2, 0.5 and -1; what is left: 0, 1.5 and 0.
+    assert typical_line([0, 1, 2], [0, 2, 1]) == Line(slope=0.5, intercept=0, n=3)
+    # Two of the same x have no slope between them.
+    assert typical_line([0, 0, 2], [1, 3, 4]) == Line(slope=1, intercept=2, n=3)
+
+
+def test_a_few_slow_requests_do_not_move_the_typical_line() -> None:
+    xs = [16, 32, 64, 128] * 3
+    ys = [0.2 + 0.008 * x for x in xs]
+    slow = [y + (5 if n in (7, 11) else 0) for n, y in enumerate(ys)]
+    found, pulled = typical_line(xs, slow), fit_line(xs, slow)
+    assert found is not None and pulled is not None
+    assert found.slope == pytest.approx(0.008) and found.intercept == pytest.approx(0.2)
+    assert pulled.slope > 3 * found.slope
+
+
+def test_typical_line_needs_two_different_x_that_are_known() -> None:
+    assert typical_line([1, 1], [2, 3]) is None
+    assert typical_line([1, 2], [2, None]) is None
+    assert typical_line([], []) is None
+    with pytest.raises(ValueError):
+        typical_line([1], [])
 
 
 def test_fit_line_needs_two_different_x_that_are_known() -> None:

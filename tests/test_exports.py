@@ -98,7 +98,7 @@ http://x, 2026-01-01 00:00:00 UTC
 | 1,000 | 1,000 | 0 | 550 | 525..575 | 1,818 | 550 | 2 |
 | 2,000 | 2,000 | 0 | 1,100 | - | 1,818 | 1,100 | 1 |
 
-prefill grows by 550 ms per 1,000 input tokens (least squares, 3 requests)
+prefill grows by 550 ms per 1,000 input tokens (median slope, 3 requests)
 
 local\\_cache VERSION; python 3.11.7, cpus 2
 

@@ -50,7 +50,7 @@ asked  input  reused  prefill ms  quartiles  tokens/s  TTFT ms  n
 -----  -----  ------  ----------  ---------  --------  -------  -
 1,000  1,000       0         550   525..575     1,818      550  2
 2,000  2,000       0       1,100          -     1,818    1,100  1
-prefill grows by 550 ms per 1,000 input tokens (least squares, 3 requests)
+prefill grows by 550 ms per 1,000 input tokens (median slope, 3 requests)
 
 output: time to write the output (decode), one short input
 asked  written  decode ms  ms/token  tokens/s  total ms  quartiles  n   short
@@ -99,7 +99,7 @@ asked  input  cached  TTFT ms  quartiles  total ms  n
 -----  -----  ------  -------  ---------  --------  -
 1,000  1,000       0      550   525..575       590  2
 2,000  2,000       0    1,100          -     1,140  1
-TTFT grows by 550 ms per 1,000 input tokens (least squares, 3 requests)
+TTFT grows by 550 ms per 1,000 input tokens (median slope, 3 requests)
 
 output: time to write the output (decode), one short input
 asked  written  TTFT ms  ms/token  tokens/s  total ms  quartiles  n   short
