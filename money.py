@@ -15,11 +15,10 @@ from typing import Any
 
 from lab import Settings, Stopped
 from plan import (
-    CALIBRATION_OUTPUT_TOKENS,
-    CALIBRATION_WORDS,
     DOCUMENT_SAMPLE_CHARS,
     FILLER_BYTES_PER_WORD,
     Planned,
+    calibration,
     calibration_words,
 )
 from remarks import lines_of
@@ -210,10 +209,10 @@ def calibration_bound(settings: Settings, prices: Prices) -> Decimal:
     """The most that the requests before a run can cost: a token of each byte of their texts, and
     of each a head (chat template, the provider's own system prompt)."""
     sample = TOKENS_PER_CHAR_AT_MOST * min(len(settings.document or ""), DOCUMENT_SAMPLE_CHARS)
-    requests = len(CALIBRATION_WORDS) - 1 + bool(sample)
+    planned = calibration(settings)
     tokens = (FILLER_BYTES_PER_WORD * sum(calibration_words(settings)) + sample
-              + requests * HEAD_TOKENS_AT_MOST)
-    return upper_bound(prices, tokens, requests * CALIBRATION_OUTPUT_TOKENS)
+              + planned.requests * HEAD_TOKENS_AT_MOST)
+    return upper_bound(prices, tokens, planned.output_tokens)
 
 
 def estimate(planned: Iterable[Planned], prices: Prices) -> dict[str, Decimal]:

@@ -153,8 +153,29 @@ def run(
                                     tokens_per_char=1 if plain else TOKENS_PER_CHAR_AT_MOST)
     console.live.start(planned, wanted, interleave=backend.interleave_arms,
                        money=cli_output.spent(prices))
-    status = EXIT_NO_SAMPLE
-    complete = False
+    status, complete = EXIT_NO_SAMPLE, False
+    try:
+        status, complete = _measure(lab, journal, console)
+    finally:
+        path = _finish(journal, console, complete=complete)  # first: a terminal may be stuck
+        console.live.stop()
+    if not record.samples:
+        console.say("stopped before anything was measured; nothing was written", always=True)
+        return status
+    if failed := under(args, record):
+        console.say(failed, always=True)
+    printed = _print(args, record, console, whole=path is None)
+    if path is not None:
+        console.say(f"raw data{'' if complete else ' (incomplete)'}: {path}")
+    written = cli_output.write(beside, record, console.say)
+    whole = not failed and not ended and printed and written and path is not None
+    return EXIT_NO_SAMPLE if status == EXIT_MEASURED and not whole else status
+
+
+def _measure(lab: Lab, journal: Journal, console: Console) -> tuple[int, bool]:
+    """Every sample, as it comes, into the journal; the exit status, and whether it came to its end.
+    """
+    record = journal.run
     try:
         for sample in experiments.run(lab):
             journal.add(sample)
@@ -164,30 +185,24 @@ def run(
             elif not sample.counts:
                 console.say(f"{sample.experiment} {sample.arm} turn {sample.turn} left out: "
                             f"{sample.left_out}")
-        complete = True
-        status = EXIT_MEASURED if _is_answered(record) and not ended else EXIT_NO_SAMPLE
     except Stopped as stopped:
-        on_end(str(stopped))
+        lab.on_end(str(stopped))
+        return EXIT_NO_SAMPLE, False
     except KeyboardInterrupt:
-        status = EXIT_INTERRUPTED
-    finally:
-        path = _finish(journal, console, complete=complete)  # first: a terminal may be stuck
-        console.live.stop()
-    if not record.samples:
-        console.say("stopped before anything was measured; nothing was written", always=True)
-        return status
-    if failed := under(args, record):
-        console.say(failed, always=True)
-        status = EXIT_NO_SAMPLE if status == EXIT_MEASURED else status
-    if path is None and status == EXIT_MEASURED:
-        status = EXIT_NO_SAMPLE  # measured, but not kept
-    status = emit(to_text(record).rstrip() if path is None
-                  else cli_output.text_of(args, record, text_columns()), status)
-    if path is not None:
-        console.say(f"raw data{'' if complete else ' (incomplete)'}: {path}")
-    if not cli_output.write(beside, record, console.say) and status == EXIT_MEASURED:
-        status = EXIT_NO_SAMPLE
-    return status
+        return EXIT_INTERRUPTED, False
+    return EXIT_MEASURED if _is_answered(record) else EXIT_NO_SAMPLE, True
+
+
+def _print(args: argparse.Namespace, record: Run, console: Console, *, whole: bool) -> bool:
+    """The tables, or the whole record where it could not be written to its file; and whether
+    stdout took them."""
+    try:
+        emit(to_text(record).rstrip() if whole
+             else cli_output.text_of(args, record, text_columns()), EXIT_MEASURED)
+    except Trouble as trouble:  # what was measured is in its file by now
+        console.say(f"warning: {trouble}", always=True)
+        return False
+    return True
 
 
 def _finish(journal: Journal, console: Console, *, complete: bool) -> Path | None:

@@ -85,3 +85,17 @@ def test_a_dumb_terminal_and_none(dense_server: str, tmp_path: Path) -> None:
                            cwd=tmp_path, env=environment(), capture_output=True, check=False)
     assert piped.returncode == 0
     assert b"\r" not in piped.stderr  # no live line where nobody looks
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+def test_a_full_disk_behind_stdout_loses_nothing_that_was_measured(
+    dense_server: str, tmp_path: Path
+) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, str(ROOT / LOCAL), "--url", dense_server, *SMALL], cwd=tmp_path,
+            env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "warning: stdout cannot be written" in done.stderr
+    assert "raw data: run.json" in done.stderr and "Traceback" not in done.stderr
+    assert load_run(tmp_path / "run.json").complete
