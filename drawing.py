@@ -1,55 +1,46 @@
-"""Panels drawn on matplotlib's axes: colours, marks, scales, and words that do not overlap.
+"""Panels drawn on matplotlib's axes, with words that do not overlap.
 
 matplotlib is imported only where something is drawn; `plot.py` says what to do without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from panels import FROM_TURN, Bars, Panel, Phases, Points, shown_value, trace
-from summary import AS_SENT, COLD, REPLAYED, WHAT_IF
+from drawing_more import draw_more
+from drawing_style import (
+    COLOURS,
+    DASHES,
+    FAINT,
+    FILL_HATCHES,
+    FILLS,
+    FONT,
+    INK,
+    MARKS,
+    REUSED_COLOUR,
+    TEXT_POINTS,
+    TITLE_POINTS,
+    logarithmic,
+    say_nothing,
+    thousands,
+)
+from panel_parts import FROM_TURN, Bars, Lanes, Panel, Phases, Points, shown_value, trace
+from summary import REPLAYED
 from trouble import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.ft2font import FT2Font
 
-FONT = "DejaVu Sans"  # comes with matplotlib: the same letters on every machine
-TITLE_POINTS, TEXT_POINTS = 10.0, 8.5
 POINTS_PER_INCH = 72
 SLACK = 0.95  # of a width: the renderer's hinting may widen every letter a little
 FINE = 16  # text is measured so many times larger: hinting rounds each letter to whole pixels
 SIDE_INCHES, WORDS_INCHES = 1.0, 1.7  # of a panel, beside its axes: numbers, or words
 MS = 1000.0  # all times are drawn in milliseconds, as in the tables
-# Okabe and Ito's colours, which the colour-blind can tell apart; chosen of them by luminance, so
-# that grey paper can too. Marks and hatching differ as well.
-COLOURS = {"append": "#0072B2", "prepend": "#E69F00"}
-MARKS = {"append": "o", "prepend": "s"}
-HATCHES = {"append": "", "prepend": "///"}
-# A replay has other arms in the same picture's language: broken is orange, mended is blue.
-FILLS = COLOURS | {AS_SENT: COLOURS["prepend"], WHAT_IF: COLOURS["append"], COLD: "#F7F7F7"}
-FILL_HATCHES = HATCHES | {AS_SENT: HATCHES["prepend"], WHAT_IF: HATCHES["append"], COLD: "..."}
-DASHES: dict[str, Any] = {"append": "--", "prepend": ":", AS_SENT: ":", WHAT_IF: "--", COLD: "-."}
-REUSED_COLOUR, INK, FAINT = "#DDDDDD", "#1A1A1A", "#767676"
-STYLE: dict[str, Any] = {
-    "font.family": FONT, "font.size": 9, "axes.titlesize": TITLE_POINTS,
-    "axes.titleweight": "bold", "axes.titlelocation": "left",
-    "axes.labelsize": TEXT_POINTS, "xtick.labelsize": TEXT_POINTS,
-    "ytick.labelsize": TEXT_POINTS, "legend.fontsize": TEXT_POINTS,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "axes.edgecolor": FAINT, "text.color": INK, "axes.labelcolor": INK, "hatch.linewidth": 0.6,
-    "legend.frameon": False, "text.parse_math": False,  # a model's name may hold dollars
-    "svg.fonttype": "path", "svg.hashsalt": "plot",
-}
 
 
 def draw_panel(axes: Axes, panel: Panel, inches: float) -> None:
     """Draw a panel, its title and the lines beneath it on axes that have so many inches."""
-    from drawing_more import draw_more  # here, since it builds on this file
-    from panels_more import Lanes
-
     if isinstance(panel, Points):
         _draw_points(axes, panel)
     elif isinstance(panel, Bars):
@@ -161,32 +152,6 @@ def _draw_phases(axes: Axes, panel: Phases) -> None:
         axes.set_xlim(0, (max(drawn) * MS or 1) * 1.1)
         thousands(axes.xaxis)
     axes.set_xlabel("ms, logarithmic" if panel.is_log else "ms")
-
-
-def say_nothing(axes: Axes) -> None:
-    """Axes that say that there is nothing to draw."""
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.text(0.5, 0.5, "no figure is known: nothing to draw", transform=axes.transAxes,
-              ha="center", va="center", color=FAINT)
-
-
-def logarithmic(axes: Axes, which: str, values: Sequence[float]) -> None:
-    """A logarithmic axis around the values, with a tick at 1, 2, 5 or, over many decades, at 1."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    low, high = min(values), max(values)
-    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
-    (axes.set_xlim if which == "x" else axes.set_ylim)(low / 1.4, high * 1.4)
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < low * 300 else (1,)))
-    axis.set_minor_formatter(NullFormatter())
-    thousands(axis)
-
-
-def thousands(axis: Any) -> None:
-    """Numbers with commas, and no more digits than they have."""
-    axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
 
 
 def plain(text: str) -> str:

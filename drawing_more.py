@@ -1,4 +1,4 @@
-"""Lanes and charts drawn on matplotlib's axes, in the style of `drawing.py`.
+"""Lanes and charts drawn on matplotlib's axes, in the style of `drawing_style.py`.
 
 matplotlib is imported only where something is drawn.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from drawing import COLOURS, INK, logarithmic, say_nothing, thousands
-from panels_more import MS, SHARE, Chart, Lanes, written
+from drawing_style import COLOURS, INK, logarithmic, say_nothing, thousands
+from panel_parts import MS, SHARE, Chart, Lanes, written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,7 +1,7 @@
 """What a picture shows of depth, workload and restore, as data.
 
-Pure functions from samples to the lanes and charts of `panels_more.py`. Seconds and tokens.
-Verdicts are those of the tables, by the same functions.
+Pure functions from samples to lanes and charts. Verdicts are those of the tables, by the same
+functions.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from figures import count, ms
-from panels import clock_words, is_wide, usable
-from panels_more import (
+from panel_parts import (
     MS,
     Chart,
     Lane,
     Lanes,
     Series,
-    in_words,
+    clock_words,
+    is_wide,
     known_points,
     left_out,
     unknown_lanes,
+    usable,
 )
+from panels_shapes import in_words
 from physics_depth import block_fit, block_s, depth_finding, is_warm
 from physics_finding import Finding, between
 from physics_findings import by_way, pause_rows, restore_findings, waited_s

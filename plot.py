@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import quoteattr
 
 import cli
-from drawing import FAINT, STYLE, TEXT_POINTS, draw_panel, plain, wrapped
-from panels import Panel, caption, headline, panels
-from panels_more import Lanes
+from drawing import draw_panel, plain, wrapped
+from drawing_style import FAINT, STYLE, TEXT_POINTS
+from panel_parts import Lanes, Panel
+from panels import caption, headline, panels
 from record import Run, load_run, sound
 from trouble import Trouble, one_line
 

@@ -13,21 +13,15 @@ import pytest
 from conftest import ROOT
 from curve import Curve
 from drawn_runs import cloud, failed, local, only, outside, replayed, sized, uncounted
+from panel_parts import Bar, Bars, Phases, Points, is_wide, trace, usable
 from panels import (
-    Bar,
-    Bars,
-    Phases,
-    Points,
     cache_bars,
     caption,
     headline,
-    is_wide,
     length_points,
     output_points,
     panels,
     phase_rows,
-    trace,
-    usable,
 )
 from record import load_run
 from sample import Sample

@@ -22,16 +22,8 @@ from matplotlib.transforms import Bbox
 
 import plot
 from conftest import ROOT, Outcome, assert_one_line, run_script
-from drawing import (
-    COLOURS,
-    FILL_HATCHES,
-    FILLS,
-    HATCHES,
-    MARKS,
-    REUSED_COLOUR,
-    plain,
-    wrapped,
-)
+from drawing import plain, wrapped
+from drawing_style import COLOURS, FILL_HATCHES, FILLS, HATCHES, MARKS, REUSED_COLOUR
 from drawn_runs import cloud, failed, local, only, outside, replayed, uncounted
 from panels import panels
 from record import Run, load_run, to_text

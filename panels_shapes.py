@@ -1,85 +1,37 @@
-"""Panels of two more kinds, lanes and charts; and what they show of ladder, position, minimum.
+"""What a picture shows of ladder, position and minimum, as data.
 
-Pure functions from samples to panels; `drawing_more.py` draws them, `panels_physics.py` has the
-other experiments. Seconds, tokens and shares; a figure that is unknown is None in a lane and no
-point in a chart. Verdicts are those of the tables, by the same functions.
+Pure functions from samples to lanes and charts. Verdicts are those of the tables, by the same
+functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import shapes_prefix
-from figures import UNKNOWN, count, ms
-from panels import clock_words, is_wide, missing_words, ttft_s, usable
-from physics_finding import percent
+from figures import count
+from panel_parts import (
+    MS,
+    SHARE,
+    TOKENS,
+    Chart,
+    Lane,
+    Lanes,
+    Point,
+    Series,
+    clock_words,
+    is_wide,
+    left_out,
+    unknown_lanes,
+    usable,
+    written,
+)
 from sample import Sample
 from shapes_findings import LADDER, MINIMUM, POSITION, Row, judged, rows, shortest, stamped
 from shapes_tables import LABELS, OF_ALL, SUMMARY
-from summary import median, of
+from summary import FIGURES, median, of
 
-MS, TOKENS, SHARE = "ms", "tokens", "share"  # how a value is written; seconds are drawn in ms
-
-Point = tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """One row: a bar of `value` in one of the panel's kinds, a mark, and a word beside it.
-
-    None is not known; of a mark, or that there is none.
-    """
-
-    label: str
-    kind: str
-    value: float | None
-    mark: float | None
-    note: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lanes:
-    """Horizontal bars, a row each. unit: of value and mark; mark_label: what the mark is."""
-
-    name: str
-    title: str
-    x_label: str
-    unit: str
-    kinds: tuple[str, ...]
-    mark_label: str
-    lanes: tuple[Lane, ...]
-    is_log: bool
-    said: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """Points of one kind, and the line through their medians, if there is one.
-
-    style: which of the drawing's marks and colours; the same for a kind in every picture.
-    """
-
-    label: str
-    style: int
-    points: tuple[Point, ...]
-    path: tuple[Point, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """Points against tokens. unit: of y; fit: a line with its label; at: an x that was found."""
-
-    name: str
-    title: str
-    x_label: str
-    y_label: str
-    unit: str
-    series: tuple[Series, ...]
-    fit: tuple[str, tuple[Point, ...]] | None
-    at: tuple[str, float] | None
-    is_log: bool
-    said: tuple[str, ...]
+ttft_s = FIGURES["ttft_s"]
 
 
 def shape_panels(samples: Sequence[Sample]) -> list[Lanes | Chart]:
@@ -190,13 +142,6 @@ def minimum_chart(samples: Sequence[Sample]) -> Chart:
         is_log=is_wide(xs), said=(*said, *left_out(samples)))
 
 
-def written(value: float | None, unit: str) -> str:
-    """A value as the tables have it: tokens, milliseconds of seconds, or a share."""
-    if value is None:
-        return UNKNOWN
-    return percent(value) if unit == SHARE else ms(value) if unit == MS else count(value)
-
-
 def in_words(code: str) -> str:
     """A verdict's code as the tables have it."""
     return code.replace("_", " ")
@@ -222,20 +167,3 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 def _less(whole: float | None, part: float | None) -> float | None:
     return None if whole is None or part is None else usable(max(0.0, whole - part))
-
-
-def known_points(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[Point, ...]:
-    """The pairs of which both figures are known."""
-    return tuple((known_x, known_y) for x, y in pairs
-                 if (known_x := usable(x)) is not None and (known_y := usable(y)) is not None)
-
-
-def unknown_lanes(lanes: Sequence[Lane]) -> list[str]:
-    """How many lanes have no bar; nothing where all have one."""
-    unknown = sum(lane.value is None for lane in lanes)
-    return [f"no figure: {unknown} of {len(lanes)} rows"] if unknown else []
-
-
-def left_out(samples: Sequence[Sample]) -> list[str]:
-    """How many samples failed or do not count; nothing where all count."""
-    return missing_words(samples, sum(s.counts for s in samples))
