@@ -24,6 +24,7 @@ from drawing_style import (
     say_nothing,
     thousands,
 )
+from figures import MS_PER_S
 from panel_parts import FROM_TURN, Bars, Lanes, Panel, Phases, Points, shown_value, trace
 from summary import REPLAYED
 from trouble import one_line
@@ -36,7 +37,6 @@ POINTS_PER_INCH = 72
 SLACK = 0.95  # of a width: the renderer's hinting may widen every letter a little
 FINE = 16  # text is measured so many times larger: hinting rounds each letter to whole pixels
 SIDE_INCHES, WORDS_INCHES = 1.0, 1.7  # of a panel, beside its axes: numbers, or words
-MS = 1000.0  # all times are drawn in milliseconds, as in the tables
 
 
 def draw_panel(axes: Axes, panel: Panel, inches: float) -> None:
@@ -68,17 +68,17 @@ def _draw_points(axes: Axes, panel: Points) -> None:
     for fit, label, colour, dashes in fits:
         if fit is not None:
             path = trace(fit, min(xs), max(xs), is_log=panel.is_log)
-            axes.plot([x for x, _ in path], [y * MS for _, y in path], dashes, color=colour,
+            axes.plot([x for x, _ in path], [y * MS_PER_S for _, y in path], dashes, color=colour,
                       linewidth=1.4, label=label)
-    axes.plot(xs, [y * MS for y in ys], "o", markersize=6, markerfacecolor="none",
+    axes.plot(xs, [y * MS_PER_S for y in ys], "o", markersize=6, markerfacecolor="none",
               markeredgewidth=1.4, color=COLOURS["append"], label="one request")
     axes.set_ylabel(f"{panel.y_label} (ms)")
     if panel.is_log:
         logarithmic(axes, "x", xs)
-        logarithmic(axes, "y", [y * MS for y in ys])
+        logarithmic(axes, "y", [y * MS_PER_S for y in ys])
     else:
         axes.set_xlim(0, (max(xs) or 1) * 1.05)
-        axes.set_ylim(0, (max(ys) * MS or 1) * 1.12)
+        axes.set_ylim(0, (max(ys) * MS_PER_S or 1) * 1.12)
         thousands(axes.xaxis)
         thousands(axes.yaxis)
     axes.legend(loc="lower right")
@@ -92,7 +92,7 @@ def _draw_bars(axes: Axes, panel: Bars) -> None:
         say_nothing(axes)
         return
     top = max(bar.base + bar.height for bar in panel.bars)
-    scale, unit = (1.0, "") if panel.is_tokens else (MS, " (ms)")
+    scale, unit = (1.0, "") if panel.is_tokens else (MS_PER_S, " (ms)")
     width = 0.8 / len(panel.arms)
     offset = {arm: (n - (len(panel.arms) - 1) / 2) * width for n, arm in enumerate(panel.arms)}
     turns = [bar.turn for bar in panel.bars] + [turn for _, turn in panel.gaps]
@@ -136,20 +136,20 @@ def _draw_phases(axes: Axes, panel: Phases) -> None:
     labels = []
     places = [n + 0.35 * (n >= len(panel.rows) / 2) for n in range(len(panel.rows))]
     for place, row in zip(places, panel.rows, strict=True):
-        axes.plot([value * MS for value in row.values], [place] * len(row.values),
+        axes.plot([value * MS_PER_S for value in row.values], [place] * len(row.values),
                   MARKS[row.arm], color=COLOURS[row.arm], markersize=7, alpha=0.75,
                   markeredgecolor=INK, markeredgewidth=0.7)
         if row.median is not None:
-            axes.plot([row.median * MS], [place], "|", color=INK, markersize=26,
+            axes.plot([row.median * MS_PER_S], [place], "|", color=INK, markersize=26,
                       markeredgewidth=2)
         known = "not known" if row.median is None else f"{shown_value(row.median, False)} ms"
         labels.append(f"{row.figure}\n{row.arm}: {known}")
     axes.set_yticks(places, labels)
     axes.set_ylim(places[-1] + 0.6, -0.6)
     if panel.is_log:
-        logarithmic(axes, "x", [value * MS for value in drawn])
+        logarithmic(axes, "x", [value * MS_PER_S for value in drawn])
     else:
-        axes.set_xlim(0, (max(drawn) * MS or 1) * 1.1)
+        axes.set_xlim(0, (max(drawn) * MS_PER_S or 1) * 1.1)
         thousands(axes.xaxis)
     axes.set_xlabel("ms, logarithmic" if panel.is_log else "ms")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 UNKNOWN = "-"
+MS_PER_S = 1000.0
 
 
 def count(value: float | None) -> str:
@@ -12,7 +13,7 @@ def count(value: float | None) -> str:
 
 def ms(seconds: float | None) -> str:
     """Seconds as milliseconds: 14,210, 183, 5.46."""
-    return UNKNOWN if seconds is None else figures(seconds * 1000)
+    return UNKNOWN if seconds is None else figures(seconds * MS_PER_S)
 
 
 def figures(value: float) -> str:

@@ -21,7 +21,7 @@ from sample import Sample
 FROM_TURN = 2  # medians are of the turns that had an earlier one to reuse
 WIDE = 10  # a range this many times its smallest value is drawn on a logarithmic scale
 SENSIBLE = 1e12  # no token count and no time is larger; a file may say anything
-MS, TOKENS, SHARE = "ms", "tokens", "share"  # how a value is written; seconds are drawn in ms
+TIME, TOKENS, SHARE = "ms", "tokens", "share"  # what a value is: seconds are shown in ms
 
 Point = tuple[float, float]
 
@@ -191,7 +191,7 @@ def written(value: float | None, unit: str) -> str:
     """A value as the tables have it: tokens, milliseconds of seconds, or a share."""
     if value is None:
         return UNKNOWN
-    return percent(value) if unit == SHARE else ms(value) if unit == MS else count(value)
+    return percent(value) if unit == SHARE else ms(value) if unit == TIME else count(value)
 
 
 def trace(fit: Line | Curve, low: float, high: float, *, is_log: bool, steps: int = 100

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from figures import count, ms
 from panel_parts import (
-    MS,
+    TIME,
     Chart,
     Lane,
     Lanes,
@@ -67,7 +67,7 @@ def depth_chart(samples: Sequence[Sample]) -> Chart:
                        f"{between(decode.fit.interval((0, 1)), 1e6)}")
     return Chart(
         name=DEPTH, title=title, x_label="tokens of context before the token",
-        y_label="decode, a token", unit=MS, fit=fit, at=None, is_log=False,
+        y_label="decode, a token", unit=TIME, fit=fit, at=None, is_log=False,
         series=(Series(label="one request", style=0, points=points),) if points else (),
         said=(*said, *left_out(samples), *clock_words(samples)))
 
@@ -101,7 +101,7 @@ def block_chart(samples: Sequence[Sample]) -> Chart:
     native = any(s.server is not None for s in samples)
     return Chart(
         name=BLOCK, title=title, x_label="prompt tokens, the block included",
-        y_label="prefill of one more block" if native else "TTFT of one more block", unit=MS,
+        y_label="prefill of one more block" if native else "TTFT of one more block", unit=TIME,
         fit=fit, at=None, is_log=False, series=tuple(series), said=tuple(said))
 
 
@@ -114,7 +114,7 @@ def workload_lanes(samples: Sequence[Sample]) -> Lanes:
     drawn = [v for lane in lanes for v in (lane.value, lane.mark) if v is not None]
     said += ["beside a row: ms measured, and how far off the prediction is"] if drawn else []
     return Lanes(
-        name=WORKLOAD, title=title, x_label="whole request", unit=MS, kinds=("cold", "hit"),
+        name=WORKLOAD, title=title, x_label="whole request", unit=TIME, kinds=("cold", "hit"),
         mark_label="predicted by the rates", lanes=tuple(lanes), is_log=is_wide(drawn),
         said=(*said, *unknown_lanes(lanes), *left_out(of(samples, WORKLOAD))))
 
@@ -147,7 +147,7 @@ def restore_chart(samples: Sequence[Sample]) -> Chart:
     values = [p for one in series for p in one.points]
     return Chart(
         name=RESTORE, title=_titles(findings) or "Recomputed alone: no way back was tried",
-        x_label="prompt tokens", y_label="TTFT, reading back included", unit=MS,
+        x_label="prompt tokens", y_label="TTFT, reading back included", unit=TIME,
         series=tuple(series), fit=None, at=None,
         is_log=is_wide([x for x, _ in values]) and min(y for _, y in values) > 0,
         said=(*said, *(f.text for f in findings if not f.evidence), *left_out(samples),
@@ -171,7 +171,7 @@ def pause_lanes(samples: Sequence[Sample]) -> Lanes:
         next((f for f in restore_findings(samples) if f.arm == "pause"), None), "pauses")
     drawn = [v for lane in lanes for v in (lane.value, lane.mark) if v is not None]
     return Lanes(
-        name=PAUSES, title=title, x_label="TTFT", unit=MS, kinds=("TTFT again",),
+        name=PAUSES, title=title, x_label="TTFT", unit=TIME, kinds=("TTFT again",),
         mark_label="the first time", lanes=lanes, is_log=is_wide(drawn),
         said=(*said, *unknown_lanes(lanes), *clock_words(samples)))
 

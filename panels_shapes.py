@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import shapes_prefix
 from figures import count
 from panel_parts import (
-    MS,
     SHARE,
+    TIME,
     TOKENS,
     Chart,
     Lane,
@@ -83,7 +83,7 @@ def position_lanes(samples: Sequence[Sample]) -> Lanes:
         note=f"new in {stamp.changed} of {stamp.n}") for stamp in stamps]
     first, last = known[0] if known else None, known[-1] if known else None
     title = _by_code(known, "places of a change")
-    unit = TOKENS if is_tokens else MS
+    unit = TOKENS if is_tokens else TIME
     ends = [lane for lane in lanes if lane.kind == changed and lane.value is not None]
     if first is not None and last is not None and len(ends) > 1 and first.code not in OF_ALL:
         verb = "recomputes" if is_tokens else "waits"
@@ -135,7 +135,7 @@ def minimum_chart(samples: Sequence[Sample]) -> Chart:
     return Chart(
         name=MINIMUM, title=f"{in_words(finding.code).upper()}: {first}",
         x_label="tokens of the shared prefix", y_label="tokens reused" if counted else "TTFT saved",
-        unit=TOKENS if counted else MS, fit=None,
+        unit=TOKENS if counted else TIME, fit=None,
         at=None if at is None else (f"shortest reused: {count(at)}", at),
         series=tuple(Series(label=word, style=n, points=tuple(points))
                      for n, (word, points) in enumerate(by_answer.items()) if points),
