@@ -13,8 +13,7 @@ from typing import TypeAlias
 
 from common import Line
 from curve import Curve
-from figures import UNKNOWN, count, ms
-from physics_finding import percent
+from figures import UNKNOWN, count, ms, percent
 from remarks import inseparable
 from sample import Sample
 

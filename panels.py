@@ -70,8 +70,8 @@ def panels(run: Run) -> list[Panel]:
         found.append(replay_bars(samples, native=native))
     samples = of(run.samples, CACHE)
     if any(s.arm in JUDGED for s in samples):
-        codes = {verdict.arm: verdict.code for verdict in run.verdicts()}
-        found += [cache_bars(samples, codes, native=native), phase_rows(samples)]
+        judged = {verdict.arm: verdict.code_in_words for verdict in run.verdicts()}
+        found += [cache_bars(samples, judged, native=native), phase_rows(samples)]
     return [*found, *shape_panels(run.samples), *physics_panels(run.samples)]
 
 
@@ -154,11 +154,10 @@ def _points(
         said=(*said, *missing_words(samples, len(drawn)), *clock_words(samples)))
 
 
-def cache_bars(samples: Sequence[Sample], codes: dict[str, str], *, native: bool) -> Bars:
-    """The turns of append and prepend side by side; each arm's verdict code in the title."""
+def cache_bars(samples: Sequence[Sample], judged: dict[str, str], *, native: bool) -> Bars:
+    """The turns of append and prepend side by side; each arm's verdict in the title."""
     bars = _bars(samples, CACHE, JUDGED, native=native)
-    return replace(bars, title=" · ".join(f"{arm}: {codes[arm].upper().replace('_', ' ')}"
-                                          for arm in bars.arms))
+    return replace(bars, title=" · ".join(f"{arm}: {judged[arm]}" for arm in bars.arms))
 
 
 def replay_bars(samples: Sequence[Sample], *, native: bool) -> Bars:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from figures import count, ms
+from figures import between, count, ms
 from panel_parts import (
     TIME,
     Chart,
@@ -22,9 +22,7 @@ from panel_parts import (
     unknown_lanes,
     usable,
 )
-from panels_shapes import in_words
 from physics_depth import block_fit, block_s, depth_finding, is_warm
-from physics_finding import Finding, between
 from physics_findings import by_way, pause_rows, restore_findings, waited_s
 from physics_restore import DISK, HOST, RECOMPUTE, RESTORE, SLOT
 from physics_tables import WORKLOAD, change
@@ -32,6 +30,7 @@ from physics_workload import Corner, corners_of, workload_finding
 from rates import DEPTH, decode_of, depth_points, step_context, step_s
 from sample import Sample
 from summary import median, of
+from verdict import Verdict
 
 BLOCK, PAUSES = "block", "pauses"
 WAY_NAMES = {RECOMPUTE: "recomputed", SLOT: "slot", HOST: "host memory", DISK: "disk"}
@@ -154,7 +153,7 @@ def restore_chart(samples: Sequence[Sample]) -> Chart:
               "the line goes through the medians"))
 
 
-def _sooner(finding: Finding) -> str:
+def _sooner(finding: Verdict) -> str:
     tokens = finding.evidence["faster_from_tokens"]
     back = f"{finding.evidence['n_found']} of {finding.evidence['n']} came back"
     return (f"{back}, at no length surely sooner than recomputed" if tokens is None
@@ -176,16 +175,16 @@ def pause_lanes(samples: Sequence[Sample]) -> Lanes:
         said=(*said, *unknown_lanes(lanes), *clock_words(samples)))
 
 
-def _titles(findings: Iterable[Finding]) -> str:
-    return " · ".join(f"{f.arm}: {in_words(f.code).upper()}" for f in findings)
+def _titles(findings: Iterable[Verdict]) -> str:
+    return " · ".join(f"{f.arm}: {f.code_in_words}" for f in findings)
 
 
-def _finding_words(finding: Finding | None, otherwise: str) -> tuple[str, list[str]]:
+def _finding_words(finding: Verdict | None, otherwise: str) -> tuple[str, list[str]]:
     """A finding's code and first sentence as a title; the other lines of it."""
     if finding is None:
         return otherwise, []
     first, *rest = finding.text.splitlines()
-    return f"{in_words(finding.code).upper()}: {first.rstrip('.')}", rest
+    return f"{finding.code_in_words}: {first.rstrip('.')}", rest
 
 
 def _off(predicted: float | None, measured: float | None) -> str:

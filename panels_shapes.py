@@ -50,7 +50,7 @@ def ladder_lanes(samples: Sequence[Sample]) -> Lanes:
     counted = any(row.reused is not None for row in known)
     kind = "reused, as reported" if counted else "TTFT / cold"
     lanes = tuple(Lane(
-        label=LABELS[row.arm], kind=kind, note=in_words(row.code),
+        label=LABELS[row.arm], kind=kind, note=row.code_in_words.lower(),
         value=_share(row.reused, row.input) if counted else usable(row.ttft.ratio),
         mark=usable(row.predicted) if counted else None) for row in known)
     said = ["back after n: n others came in between"]
@@ -73,7 +73,7 @@ def position_lanes(samples: Sequence[Sample]) -> Lanes:
         one.recomputed_tokens is not None for one in stamps)
     changed, stamp_kind = "one token changed", "time in front"
     lanes = [Lane(
-        label=f"changed at {row.arm} %", kind=changed, note=in_words(row.code),
+        label=f"changed at {row.arm} %", kind=changed, note=row.code_in_words.lower(),
         value=usable(row.recomputed) if is_tokens
         else usable(median(judged(samples, row.arm), ttft_s)),
         mark=_less(row.input, row.shared) if is_tokens else None) for row in known]
@@ -133,7 +133,7 @@ def minimum_chart(samples: Sequence[Sample]) -> Chart:
     if below:
         said.append(f"{below} pairs whose second prompt was slower stand at 0")
     return Chart(
-        name=MINIMUM, title=f"{in_words(finding.code).upper()}: {first}",
+        name=MINIMUM, title=f"{finding.code_in_words}: {first}",
         x_label="tokens of the shared prefix", y_label="tokens reused" if counted else "TTFT saved",
         unit=TOKENS if counted else TIME, fit=None,
         at=None if at is None else (f"shortest reused: {count(at)}", at),
@@ -142,16 +142,11 @@ def minimum_chart(samples: Sequence[Sample]) -> Chart:
         is_log=is_wide(xs), said=(*said, *left_out(samples)))
 
 
-def in_words(code: str) -> str:
-    """A verdict's code as the tables have it."""
-    return code.replace("_", " ")
-
-
 def _by_code(known: Sequence[Row], what: str) -> str:
     """How many rows have which verdict; the words of one that holds for the whole server."""
     for row in known:
         if row.code in OF_ALL:
-            return f"{in_words(row.code).upper()}: {row.text}"
+            return f"{row.code_in_words}: {row.text}"
     parts = [f"{n} {words}" for code, words in SUMMARY.items()
              if (n := sum(row.code == code for row in known))]
     return f"Of {len(known)} {what}: {' · '.join(parts)}"

@@ -10,11 +10,12 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from figures import ms
 from physics_depth import depth_finding, fit_finding
-from physics_finding import Finding, number
 from physics_restore import DISK, FIRST, HOST, NO_DISK, PAUSE, RECOMPUTE, RESTORE, SLOT
 from physics_workload import asked_findings, workload_finding
 from summary import median, of
+from verdict import Verdict
 
 if TYPE_CHECKING:
     from sample import Sample
@@ -63,7 +64,7 @@ def beats_from(samples: Sequence[Sample], way: str) -> int | None:
     return shortest
 
 
-def way_finding(samples: Sequence[Sample], way: str) -> Finding | None:
+def way_finding(samples: Sequence[Sample], way: str) -> Verdict | None:
     """What coming back in one way brings; None where the way was not tried."""
     found = by_way(samples, way)
     name = way.rstrip("/")
@@ -71,7 +72,7 @@ def way_finding(samples: Sequence[Sample], way: str) -> Finding | None:
         refused = [n for s in of(samples, RESTORE) for n in s.notes if n.startswith(NO_DISK)]
         if way != DISK or not refused:
             return None
-        return Finding(experiment=RESTORE, arm=name, code=NOT_OFFERED,
+        return Verdict(experiment=RESTORE, arm=name, code=NOT_OFFERED,
                        text="This server saves no slot: start it with --slot-save-path DIR.")
     every = [s for at_length in found.values() for s in at_length]
     back = sum(map(was_found, every))
@@ -85,9 +86,9 @@ def way_finding(samples: Sequence[Sample], way: str) -> Finding | None:
     if code == NOT_RESTORED:
         remedy = ("start it with --cache-ram MIB"
                   if way == HOST else "this server or model reuses no prefix here")
-        return Finding(experiment=RESTORE, arm=name, code=code, evidence=evidence,
+        return Verdict(experiment=RESTORE, arm=name, code=code, evidence=evidence,
                        text=f"No prompt came back {WAYS[way]}: all was recomputed; {remedy}.")
-    return Finding(experiment=RESTORE, arm=name, code=code, evidence=evidence,
+    return Verdict(experiment=RESTORE, arm=name, code=code, evidence=evidence,
                    text=_way_words(samples, way, shortest, back, len(every)))
 
 
@@ -100,8 +101,8 @@ def _way_words(
     cold = median(by_way(samples, RECOMPUTE).get(longest, []), waited_s)
     warm = median(found[longest], waited_s)
     if warm is not None and cold is not None:
-        text += (f" At {longest:,} tokens the first token took {number(1000 * warm)} ms, "
-                 f"recomputed {number(1000 * cold)} ms.")
+        text += (f" At {longest:,} tokens the first token took {ms(warm)} ms, "
+                 f"recomputed {ms(cold)} ms.")
     if shortest is None:
         return f"{text} At no length on up to the longest was that surely sooner."
     at_most = "at most " if shortest == min(found) else ""
@@ -141,7 +142,7 @@ def _lived(before: Sample, after: Sample) -> bool | None:
     return after.ttft_s < FASTER_SHARE * before.ttft_s
 
 
-def pause_finding(samples: Sequence[Sample]) -> Finding | None:
+def pause_finding(samples: Sequence[Sample]) -> Verdict | None:
     """How long a prefix lives; None where no pause was tried."""
     rows = [row for row in pause_rows(samples) if row["lived"] is not None]
     tried = [s for s in of(samples, RESTORE) if s.arm.startswith(PAUSE)]
@@ -166,7 +167,7 @@ def pause_finding(samples: Sequence[Sample]) -> Finding | None:
     else:
         code, text = MIXED, (f"Found after {_list(lived)} s, gone after {_list(gone)} s: no "
                              "lifetime does that; other prompts, other machines or chance do.")
-    return Finding(experiment=RESTORE, arm="pause", code=code, text=text + source,
+    return Verdict(experiment=RESTORE, arm="pause", code=code, text=text + source,
                    evidence=evidence)
 
 
@@ -174,13 +175,13 @@ def _list(values: Sequence[int]) -> str:
     return ", ".join(f"{value:,}" for value in values)
 
 
-def restore_findings(samples: Sequence[Sample]) -> list[Finding]:
+def restore_findings(samples: Sequence[Sample]) -> list[Verdict]:
     """One a way, and one on the pauses."""
     found = [*(way_finding(samples, way) for way in WAYS), pause_finding(samples)]
     return [finding for finding in found if finding is not None]
 
 
-def found(samples: Sequence[Sample], settings: Mapping[str, Any] | None = None) -> list[Finding]:
+def found(samples: Sequence[Sample], settings: Mapping[str, Any] | None = None) -> list[Verdict]:
     """All that these experiments say of a run, in the order in which they are printed.
 
     settings: of the record, for the user's own shapes and traffic.

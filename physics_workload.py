@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from common import ratio
+from figures import between, figures, percent
 from physics import COLD, HIT
-from physics_finding import Finding, between, number, percent
 from rates import Load, Rates, load, rates_of, step_s
 from summary import of
+from verdict import Verdict
 
 if TYPE_CHECKING:
     from sample import Sample
@@ -82,7 +83,7 @@ def _was_reused(cold: Sample, hit: Sample) -> bool | None:
     return hit.ttft_s <= WARM_SHARE * cold.ttft_s
 
 
-def workload_finding(samples: Sequence[Sample]) -> Finding | None:
+def workload_finding(samples: Sequence[Sample]) -> Verdict | None:
     """How well the rates predicted whole requests; None where nothing of *workload* was asked."""
     if not of(samples, "workload"):
         return None
@@ -90,7 +91,7 @@ def workload_finding(samples: Sequence[Sample]) -> Finding | None:
     evidence: dict[str, Any] = {"corners": [
         asdict(c) | {"saved": c.saved, "saved_predicted": c.saved_predicted} for c in corners]}
     if rates_of(samples) is None:
-        return Finding(experiment="workload", arm="prediction", code=NO_RATES, evidence=evidence,
+        return Verdict(experiment="workload", arm="prediction", code=NO_RATES, evidence=evidence,
                        text="No rates are known to predict from: that takes length and depth.")
     missed = [c for c in corners if c.reused is False]
     pairs = [(c.cold_s, c.cold_predicted_s) for c in corners] + [
@@ -117,7 +118,7 @@ def workload_finding(samples: Sequence[Sample]) -> Finding | None:
     if len(saved) > 1:
         most, least = max(saved, key=_second), min(saved, key=_second)
         lines.append(" ".join(_saved(c, of_all) for c, of_all in (most, least)))
-    return Finding(experiment="workload", arm="prediction", code=code, text="\n".join(lines),
+    return Verdict(experiment="workload", arm="prediction", code=code, text="\n".join(lines),
                    evidence=evidence)
 
 
@@ -133,25 +134,25 @@ def _second(pair: tuple[Corner, float]) -> float:
     return pair[1]
 
 
-def shape_finding(rates: Rates, prompt: int, output: int) -> Finding:
+def shape_finding(rates: Rates, prompt: int, output: int) -> Verdict:
     """What a full hit would save a request of the user's own shape."""
     cold, hit = load(prompt, 0, output), load(prompt, prompt, output)
     whole, rest = rates.seconds(cold), rates.seconds(hit)
     interval = rates.saved_interval_s(cold, hit)
     far = is_far(rates, prompt, output)
     left = ratio(rest, whole) or 0.0
-    text = (f"Cold {number(whole)} s, of which prefill {number(rates.prefill_s(cold))} s and "
-            f"decode {number(rates.decode_s(cold))} s. A full hit leaves {number(rest)} s: it "
-            f"saves {percent(1 - left)}, {number(whole - rest)} s {between(interval)}.")
+    text = (f"Cold {figures(whole)} s, of which prefill {figures(rates.prefill_s(cold))} s and "
+            f"decode {figures(rates.decode_s(cold))} s. A full hit leaves {figures(rest)} s: it "
+            f"saves {percent(1 - left)}, {figures(whole - rest)} s {between(interval)}.")
     if far:
         text += f"\nThat is beyond what was measured ({measured_range(rates)})."
-    return Finding(
+    return Verdict(
         experiment="workload", arm=f"{prompt}x{output}", code="predicted", text=text,
         evidence={"cold_s": whole, "hit_s": rest, "saved_s": whole - rest,
                   "saved_s_interval": interval, "extrapolated": far})
 
 
-def traffic_finding(rates: Rates, traffic: Mapping[str, Any]) -> Finding:
+def traffic_finding(rates: Rates, traffic: Mapping[str, Any]) -> Verdict:
     """What share of a traffic mix's whole time caching removes, and could remove."""
     cold, warm, full = (Load(**traffic[name]) for name in ("cold", "warm", "full"))
     whole, cached, least = map(rates.seconds, (cold, warm, full))
@@ -160,11 +161,11 @@ def traffic_finding(rates: Rates, traffic: Mapping[str, Any]) -> Finding:
     decode = ratio(rates.decode_s(cold), whole) or 0.0
     text = (f"{cold.requests:,} requests: {tokens['prompt']:,} tokens in, {tokens['cached']:,} of "
             f"them cached, {tokens['output']:,} out.\n"
-            f"Without a cache they take {number(whole)} s one after the other; with those tokens "
-            f"cached {number(cached)} s: {percent(removed)} of the time is removed.\n"
+            f"Without a cache they take {figures(whole)} s one after the other; with those tokens "
+            f"cached {figures(cached)} s: {percent(removed)} of the time is removed.\n"
             f"If every prompt were a full hit, {percent(removable)}: no cache could remove "
             f"more. {percent(decode)} of the time is decode.")
-    return Finding(
+    return Verdict(
         experiment="workload", arm=str(traffic["file"]), code="predicted", text=text,
         evidence={"cold_s": whole, "cached_s": cached,
                   "full_hit_s": least,
@@ -185,14 +186,14 @@ def measured_range(rates: Rates) -> str:
             f"up to {rates.decode.deepest:,.0f}")
 
 
-def asked_findings(samples: Sequence[Sample], settings: Mapping[str, Any]) -> list[Finding]:
+def asked_findings(samples: Sequence[Sample], settings: Mapping[str, Any]) -> list[Verdict]:
     """Those on the user's own shapes and traffic."""
     shapes, traffic = settings.get("shapes") or (), settings.get("traffic")
     if not shapes and not traffic:
         return []
     rates = rates_of(samples)
     if rates is None:
-        return [Finding(experiment="workload", arm="asked", code=NO_RATES,
+        return [Verdict(experiment="workload", arm="asked", code=NO_RATES,
                         text="No rates are known to answer from: that takes length and depth.")]
     found = [shape_finding(rates, prompt, output) for prompt, output in shapes]
     return [*found, traffic_finding(rates, traffic)] if traffic else found

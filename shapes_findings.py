@@ -68,6 +68,11 @@ class Row:
     code: str = UNDECIDED
     text: str = ""
 
+    @property
+    def code_in_words(self) -> str:
+        """As of a verdict: NO HIT."""
+        return self.code.upper().replace("_", " ")
+
 
 def judged(samples: Sequence[Sample], arm: str) -> list[Sample]:
     """The samples of an arm that are measured: not those that only filled the cache."""

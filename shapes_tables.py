@@ -71,7 +71,7 @@ def ladder_text(samples: Sequence[Sample]) -> str:
     return "\n".join([
         "ladder: which shapes of reuse work here (back after n: n others came in between)",
         table(["shape", "input", "shared", "reused", "recomputed", "TTFT/cold", "verdict"],
-              [[LABELS[row.arm], *_cells(row), row.code.replace("_", " ")] for row in known]),
+              [[LABELS[row.arm], *_cells(row), row.code_in_words.lower()] for row in known]),
         *_summary(known, lambda row: LABELS[row.arm]), *_held(known)])
 
 
@@ -81,7 +81,7 @@ def position_text(samples: Sequence[Sample], *, native: bool) -> str:
     what = "prefill ms" if native else "TTFT ms"
     known = rows(samples, POSITION)
     places = [[f"{row.arm} %", *_cells(row)[:4], ms(median(judged(samples, row.arm), figure)),
-               row.code.replace("_", " ")] for row in known]
+               row.code_in_words.lower()] for row in known]
     found = stamped(samples, figure)
     stamps = [[stamp.by, f"{stamp.changed} of {stamp.n}", count(stamp.input_tokens),
                count(stamp.recomputed_tokens), ms(stamp.seconds)] for stamp in found]
@@ -190,4 +190,4 @@ def side_by_side(runs: Iterable[tuple[str, Sequence[Sample]]]) -> str:
 
 def _cell(row: Row | None) -> str:
     return UNKNOWN if row is None else (
-        f"{row.code.replace('_', ' ')}, {count(row.recomputed)} of {count(row.input)}")
+        f"{row.code_in_words.lower()}, {count(row.recomputed)} of {count(row.input)}")

@@ -29,7 +29,7 @@ from summary import line, of, prefill_s, summarise
 from tables import render
 from test_tables import NATIVE
 
-CODES = {"append": "hit", "prepend": "no_hit"}
+CODES = {"append": "HIT", "prepend": "NO HIT"}
 CACHE = NATIVE[5:]
 SAVED = sorted((ROOT / "sample_output").glob("*.json"))
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from physics_depth import depth_finding, fit_finding, is_warm
-from physics_finding import Finding
 from physics_findings import beats_from, findings, found, pause_rows, restore_findings
 from physics_samples import (
     CONTEXT_S,
@@ -24,12 +23,13 @@ from physics_samples import (
 from physics_workload import asked_findings, corners_of, workload_finding
 from rates import load
 from sample import Restored, Sample
+from verdict import Verdict
 
 SIZES = (250, 500, 1000, 2000, 4000)
 DEPTHS = (0, 500, 1000, 2000, 4000)
 
 
-def one(finding: Finding | None) -> Finding:
+def one(finding: Verdict | None) -> Verdict:
     assert finding is not None
     return finding
 
