@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from common import fit_line, ratio
 from curve import upward_curve
 from figures import count, ms
+from names import LENGTH, OUTPUT
 from panel_parts import (
     FROM_TURN,
     Bar,
@@ -48,7 +49,7 @@ from tables import LINE_REQUESTS, slope_line, times
 from trouble import one_line
 from verdict import JUDGED
 
-LENGTH, OUTPUT, PHASES, REPLAY = "length", "output", "phases", "replay"
+PHASES, REPLAY = "phases", "replay"
 MOST_LABELLED_BARS = 24
 LEAST_P = 0.0001
 MODEL_CHARS = 100

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from figures import between, count, ms
+from names import DEPTH, DISK, HOST, RECOMPUTE, RESTORE, SLOT, WORKLOAD
 from panel_parts import (
     TIME,
     Chart,
@@ -24,10 +25,9 @@ from panel_parts import (
 )
 from physics_depth import block_fit, block_s, depth_finding, is_warm
 from physics_findings import by_way, pause_rows, restore_findings, waited_s
-from physics_restore import DISK, HOST, RECOMPUTE, RESTORE, SLOT
-from physics_tables import WORKLOAD, change
+from physics_tables import change
 from physics_workload import Corner, corners_of, workload_finding
-from rates import DEPTH, decode_of, depth_points, step_context, step_s
+from rates import decode_of, depth_points, step_context, step_s
 from sample import Sample
 from summary import median, of
 from verdict import Verdict

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import shapes_prefix
 from figures import count
+from names import LABELS, LADDER, MINIMUM, POSITION
 from panel_parts import (
     SHARE,
     TIME,
@@ -27,8 +28,8 @@ from panel_parts import (
     written,
 )
 from sample import Sample
-from shapes_findings import LADDER, MINIMUM, POSITION, Row, judged, rows, shortest, stamped
-from shapes_tables import LABELS, OF_ALL, SUMMARY
+from shapes_findings import Row, judged, rows, shortest, stamped
+from shapes_tables import OF_ALL, SUMMARY
 from summary import FIGURES, median, of
 
 ttft_s = FIGURES["ttft_s"]

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from figures import between, ms, percent
 from fitting import Fit, fit_relative
+from names import DEPTH, LENGTH, PRIME
 from rates import (
-    DEPTH,
-    LENGTH,
     LINEAR,
-    PRIME,
     QUADRATIC,
     SUBLINEAR,
     UNDECIDED,
@@ -177,7 +175,7 @@ def depth_finding(samples: Sequence[Sample]) -> Verdict | None:
         return None
     decode = decode_of(samples)
     if decode is None:
-        return Verdict(experiment="depth", arm="decode", code=NO_RATE,
+        return Verdict(experiment=DEPTH, arm="decode", code=NO_RATE,
                        text="No rate of decode is known: no answer came token by token.")
     evidence: dict[str, Any] = {
         "s_per_step": decode.fit.coefficients[0], "s_per_step_per_token": None, "interval": None,
@@ -195,7 +193,7 @@ def depth_finding(samples: Sequence[Sample]) -> Verdict | None:
             evidence |= {"block_tokens": tokens,
                          "s_per_token_squared": block.coefficients[1] / (2 * tokens)}
     if decode.fit.n < 2:
-        return Verdict(experiment="depth", arm="decode", code=UNDECIDED, evidence=evidence,
+        return Verdict(experiment=DEPTH, arm="decode", code=UNDECIDED, evidence=evidence,
                        text="One depth alone fits this server: nothing to compare.")
     interval = decode.fit.interval((0, 1))
     evidence |= {"s_per_step_per_token": decode.slope, "interval": interval}
@@ -213,5 +211,5 @@ def depth_finding(samples: Sequence[Sample]) -> Verdict | None:
         UNDECIDED: f"By the line, {told}; its slope is within its error of none, and of more. "
                    "More --repeats or a larger --context would tell.",
     }[code]
-    return Verdict(experiment="depth", arm="decode", code=code, evidence=evidence,
+    return Verdict(experiment=DEPTH, arm="decode", code=code, evidence=evidence,
                    text=f"{text}\n{warm_words(samples)}")

@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from figures import ms
+from found_again import was_found, was_found_again
+from names import DISK, FIRST, HOST, NO_DISK, PAUSE, RECOMPUTE, RESTORE, SLOT
 from physics_depth import depth_finding, fit_finding
-from physics_restore import DISK, FIRST, HOST, NO_DISK, PAUSE, RECOMPUTE, RESTORE, SLOT
 from physics_workload import asked_findings, workload_finding
 from summary import median, of
 from verdict import Verdict
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 RESTORED, NOT_RESTORED, MIXED, NOT_OFFERED = "restored", "not_restored", "mixed", "not_offered"
 LIVES, GONE, UNTIMED = "lives", "gone", "not_known"
-FOUND_SHARE = 0.5  # of the prompt reused, from which it was found again
-FASTER_SHARE = 0.5  # of the first TTFT, below which a repeat is consistent with a hit
 WAYS = {SLOT: "in the slot", HOST: "from host memory", DISK: "from disk"}
 
 
@@ -42,11 +41,6 @@ def by_way(samples: Sequence[Sample], way: str) -> dict[int, list[Sample]]:
         if sample.counts and sample.arm.startswith(way):
             found.setdefault(int(sample.arm.removeprefix(way)), []).append(sample)
     return dict(sorted(found.items()))
-
-
-def was_found(sample: Sample) -> bool:
-    """Whether most of the prompt came back, by the server's count."""
-    return (sample.reported_reuse or 0.0) >= FOUND_SHARE
 
 
 def beats_from(samples: Sequence[Sample], way: str) -> int | None:
@@ -125,21 +119,12 @@ def pause_rows(samples: Sequence[Sample]) -> list[dict[str, Any]]:
             "really_s": max(0.0, between - (before.total_s or 0.0)),
             "cached": sample.cached_tokens, "prompt": sample.prompt_tokens,
             "ttft_s": sample.ttft_s, "first_ttft_s": before.ttft_s,
-            "lived": _lived(before, sample)})
+            "lived": was_found_again(before, sample)})
     return sorted(rows, key=_asked)
 
 
 def _asked(row: dict[str, Any]) -> int:
     return int(row["asked_s"])
-
-
-def _lived(before: Sample, after: Sample) -> bool | None:
-    """By count, else by a first token in less than half the time; None where neither is known."""
-    if after.reported_reuse is not None:
-        return was_found(after)
-    if not before.ttft_s or after.ttft_s is None:
-        return None
-    return after.ttft_s < FASTER_SHARE * before.ttft_s
 
 
 def pause_finding(samples: Sequence[Sample]) -> Verdict | None:

@@ -14,13 +14,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from common import filler
 from lab import USER, Lab, Message, Prompt, Settings
+from names import DISK, FIRST, HOST, NO_DISK, OTHER, PAUSE, RECOMPUTE, RESTORE, SLOT
 from physics import LEAST_PROMPT, fits, with_note
 from sample import Restored, Sample
 from timing import RequestFailed, clock
 
-RESTORE = "restore"
-RECOMPUTE, SLOT, HOST, DISK, OTHER = "recompute/", "slot/", "host/", "disk/", "other/"
-PAUSE, FIRST = "pause/", "first/"
 OUTPUT_TOKENS = 8
 OTHER_WORDS = 12
 LEAST_LENGTH = 256
@@ -32,7 +30,6 @@ SLOT_FILE = "llm-request-timing.slot"
 TASK = "\n\nName one word of this text.\nAnswer:"
 
 NOT_SUPPORTED = 501  # of a server without --slot-save-path
-NO_DISK = "no_disk: the server saves no slot"
 NOT_TAKEN = "void: no other prompt took the slot"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from figures import UNKNOWN, between, count, figures, ms, percent_cell
+from names import DEPTH, DISK, HOST, LENGTH, RECOMPUTE, RESTORE, SLOT, WORKLOAD
 from physics_depth import (
     before,
     block_fit,
@@ -16,7 +17,6 @@ from physics_depth import (
     fresh_tokens,
 )
 from physics_findings import by_way, pause_rows, restore_findings, waited_s
-from physics_restore import DISK, HOST, RECOMPUTE, RESTORE, SLOT
 from physics_workload import (
     asked_findings,
     corners_of,
@@ -25,8 +25,6 @@ from physics_workload import (
     workload_finding,
 )
 from rates import (
-    DEPTH,
-    LENGTH,
     LINEAR,
     Rates,
     cold_prompts,
@@ -46,7 +44,6 @@ from verdict import Verdict
 
 GRID_OUTPUTS = (10, 100, 1000, 4000)
 GRID_STEPS = (1 / 64, 1 / 16, 1 / 4, 1, 4)  # of the longest prompt measured
-WORKLOAD = "workload"
 
 
 def blocks(samples: Sequence[Sample], settings: Mapping[str, Any]) -> list[str]:

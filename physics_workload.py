@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from common import ratio
 from figures import between, figures, percent
-from physics import COLD, HIT
+from found_again import was_found_again
+from names import COLD_SHAPE, HIT_SHAPE, WORKLOAD
 from rates import Load, Rates, load, rates_of, step_s
 from summary import of
 from verdict import Verdict
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 AS_PREDICTED, OFF, NO_HIT, NO_RATES = "as_predicted", "off", "no_hit", "no_rates"
 PREDICTION_BAR = 0.10  # a prediction of a whole request's time within this is as good as measured
-WARM_SHARE = 0.5  # of the prompt reused, from which a repeat is a hit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +54,13 @@ class Corner:
 def corners_of(samples: Sequence[Sample]) -> list[Corner]:
     """The shapes of *workload*, the longest prompt first."""
     rates = rates_of(samples)
-    of_workload = [s for s in of(samples, "workload") if s.counts]
+    of_workload = [s for s in of(samples, WORKLOAD) if s.counts]
     by_arm: dict[str, Sample] = {s.arm: s for s in of_workload}
     corners = []
     for arm, cold in by_arm.items():
-        if not arm.startswith(COLD):
+        if not arm.startswith(COLD_SHAPE):
             continue
-        hit = by_arm.get(HIT + arm.removeprefix(COLD))
+        hit = by_arm.get(HIT_SHAPE + arm.removeprefix(COLD_SHAPE))
         prompt, output = cold.prompt_tokens, cold.output_tokens
         if not prompt or not output:
             continue
@@ -70,28 +70,19 @@ def corners_of(samples: Sequence[Sample]) -> list[Corner]:
             cold_predicted_s=rates.seconds(load(prompt, 0, output)) if rates else None,
             hit_predicted_s=rates.seconds(load(prompt, prompt, output)) if rates else None,
             cold_step_s=step_s(cold), hit_step_s=step_s(hit) if hit else None,
-            reused=None if hit is None else _was_reused(cold, hit)))
+            reused=None if hit is None else was_found_again(cold, hit)))
     return sorted(corners, key=lambda c: -c.prompt)
-
-
-def _was_reused(cold: Sample, hit: Sample) -> bool | None:
-    """By count, else by a first token that came in half the time."""
-    if hit.reported_reuse is not None:
-        return hit.reported_reuse >= WARM_SHARE
-    if hit.ttft_s is None or not cold.ttft_s:
-        return None
-    return hit.ttft_s <= WARM_SHARE * cold.ttft_s
 
 
 def workload_finding(samples: Sequence[Sample]) -> Verdict | None:
     """How well the rates predicted whole requests; None where nothing of *workload* was asked."""
-    if not of(samples, "workload"):
+    if not of(samples, WORKLOAD):
         return None
     corners = corners_of(samples)
     evidence: dict[str, Any] = {"corners": [
         asdict(c) | {"saved": c.saved, "saved_predicted": c.saved_predicted} for c in corners]}
     if rates_of(samples) is None:
-        return Verdict(experiment="workload", arm="prediction", code=NO_RATES, evidence=evidence,
+        return Verdict(experiment=WORKLOAD, arm="prediction", code=NO_RATES, evidence=evidence,
                        text="No rates are known to predict from: that takes length and depth.")
     missed = [c for c in corners if c.reused is False]
     pairs = [(c.cold_s, c.cold_predicted_s) for c in corners] + [
@@ -118,7 +109,7 @@ def workload_finding(samples: Sequence[Sample]) -> Verdict | None:
     if len(saved) > 1:
         most, least = max(saved, key=_second), min(saved, key=_second)
         lines.append(" ".join(_saved(c, of_all) for c, of_all in (most, least)))
-    return Verdict(experiment="workload", arm="prediction", code=code, text="\n".join(lines),
+    return Verdict(experiment=WORKLOAD, arm="prediction", code=code, text="\n".join(lines),
                    evidence=evidence)
 
 
@@ -147,7 +138,7 @@ def shape_finding(rates: Rates, prompt: int, output: int) -> Verdict:
     if far:
         text += f"\nThat is beyond what was measured ({measured_range(rates)})."
     return Verdict(
-        experiment="workload", arm=f"{prompt}x{output}", code="predicted", text=text,
+        experiment=WORKLOAD, arm=f"{prompt}x{output}", code="predicted", text=text,
         evidence={"cold_s": whole, "hit_s": rest, "saved_s": whole - rest,
                   "saved_s_interval": interval, "extrapolated": far})
 
@@ -166,7 +157,7 @@ def traffic_finding(rates: Rates, traffic: Mapping[str, Any]) -> Verdict:
             f"If every prompt were a full hit, {percent(removable)}: no cache could remove "
             f"more. {percent(decode)} of the time is decode.")
     return Verdict(
-        experiment="workload", arm=str(traffic["file"]), code="predicted", text=text,
+        experiment=WORKLOAD, arm=str(traffic["file"]), code="predicted", text=text,
         evidence={"cold_s": whole, "cached_s": cached,
                   "full_hit_s": least,
                   "removed_share": removed,
@@ -193,7 +184,7 @@ def asked_findings(samples: Sequence[Sample], settings: Mapping[str, Any]) -> li
         return []
     rates = rates_of(samples)
     if rates is None:
-        return [Verdict(experiment="workload", arm="asked", code=NO_RATES,
+        return [Verdict(experiment=WORKLOAD, arm="asked", code=NO_RATES,
                         text="No rates are known to answer from: that takes length and depth.")]
     found = [shape_finding(rates, prompt, output) for prompt, output in shapes]
     return [*found, traffic_finding(rates, traffic)] if traffic else found

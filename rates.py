@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING
 
 from common import spread
 from fitting import Fit, fit_relative
+from names import DEPTH, LENGTH, PRIME
 from summary import decode_s_per_token, of
 
 if TYPE_CHECKING:
     from sample import Sample
-
-LENGTH, DEPTH = "length", "depth"
-PRIME = "prime/"  # arms of depth that read a prefix for the first time
 
 LINEAR, QUADRATIC, SUBLINEAR, UNDECIDED = "linear", "quadratic", "sublinear", "undecided"
 # Below this share of the longest TTFT a quadratic term is none, however surely it is there; where

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import shapes_prefix
 from common import LEVEL, Comparison, compare
 from evidence import COLD, HALF, NONE, moved, nearly_all
+from names import LABELS, LADDER, MINIMUM, PLACES, POSITION, STAMPS
 from summary import Figure, median, of, recomputed_tokens
 from verdict import (
     ARM_FAILED,
@@ -36,11 +37,6 @@ from verdict import (
 if TYPE_CHECKING:
     from sample import Sample
 
-LADDER, POSITION, MINIMUM = "ladder", "position", "minimum"
-ROWS = ("repeat", "append", "other_question", "third_question", "head_changed", "middle_changed",
-        "tail_cut", "two_in_turn", "after_1", "after_2", "after_4")
-PLACES = ("0", "25", "50", "75", "100")
-STAMPS = ("second", "minute", "hour", "day")
 CONTROL = {LADDER: "repeat", POSITION: "100"}  # the row that any prefix cache must reuse
 
 MISSED = "missed"  # shared, and yet not reused
@@ -82,7 +78,7 @@ def judged(samples: Sequence[Sample], arm: str) -> list[Sample]:
 def rows(samples: Sequence[Sample], experiment: str) -> list[Row]:
     """The rows of *ladder*, or of *position* the changed tokens, in the order of the table."""
     chosen = of(samples, experiment)
-    arms = [arm for arm in (ROWS if experiment == LADDER else PLACES)
+    arms = [arm for arm in (LABELS if experiment == LADDER else map(str, PLACES))
             if any(s.arm == arm for s in chosen)]
     known = [_figures(chosen, arm) for arm in arms]
     return [_judge(row, known, chosen, CONTROL[experiment]) for row in known]

@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import shapes_prefix
 from figures import UNKNOWN, count, ms
+from names import AFTER, LABELS, LADDER, MINIMUM, POSITION
 from remarks import lines_of
 from sample import Sample
 from shapes_findings import (
     ANSWER_CACHE,
-    LADDER,
-    MINIMUM,
     MISSED,
-    POSITION,
     Row,
     Stamped,
     judged,
@@ -38,13 +36,6 @@ from verdict import (
     UNDECIDED,
 )
 
-LABELS = {
-    "repeat": "identical repeat", "append": "appended turn", "other_question": "another question",
-    "third_question": "a third question", "head_changed": "head changed",
-    "middle_changed": "middle changed", "tail_cut": "tail cut off",
-    "two_in_turn": "two in turn", "after_1": "back after 1", "after_2": "back after 2",
-    "after_4": "back after 4",
-}
 # How a summary begins, by code, in the order in which it is told.
 SUMMARY = {
     HIT: "reused", PARTIAL: "reused in part", MISSED: "shared, but computed again",
@@ -154,8 +145,8 @@ def _stamp_line(stamps: Sequence[Stamped]) -> list[str]:
 
 def _held(known: Sequence[Row]) -> list[str]:
     """How many conversations a server keeps, from the rows that return to an old one."""
-    returns = {int(row.arm.removeprefix("after_")): row.code for row in known
-               if row.arm.startswith("after_")}
+    returns = {int(row.arm.removeprefix(AFTER)): row.code for row in known
+               if row.arm.startswith(AFTER)}
     kept = [others for others, code in returns.items() if code in (HIT, PARTIAL)]
     lost = [others for others, code in returns.items() if code == MISSED]
     if kept and not lost:

@@ -24,9 +24,10 @@ import tiny_models
 from conftest import ROOT, no_patience
 from lab import Lab, Settings
 from llama_server import LlamaServer
+from names import LADDER, MINIMUM, POSITION
 from sample import Sample
 from shapes import OUTPUT_TOKENS, ladder, position
-from shapes_findings import LADDER, MINIMUM, MISSED, POSITION, rows
+from shapes_findings import MISSED, rows
 from shapes_minimum import LEAST_TOKENS, TAILS, minimum, most_prefix_tokens
 from shapes_prefix import found
 from shapes_tables import side_by_side
