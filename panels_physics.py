@@ -119,7 +119,7 @@ def workload_lanes(samples: Sequence[Sample]) -> Lanes:
 
 
 def _corner_lanes(corner: Corner) -> list[Lane]:
-    shape = f"{count(corner.prompt)} in, {count(corner.output)} out"
+    shape = f"{count(corner.prompt_tokens)} in, {count(corner.output_tokens)} out"
     found = []
     for kind, measured, predicted in (("cold", corner.cold_s, corner.cold_predicted_s),
                                       ("hit", corner.hit_s, corner.hit_predicted_s)):
@@ -164,8 +164,8 @@ def pause_lanes(samples: Sequence[Sample]) -> Lanes:
     """TTFT of the same prompt again after a pause, the first one's as a mark."""
     told = {True: "found", False: "gone", None: "unknown"}
     lanes = tuple(Lane(
-        label=f"after {row['asked_s']:,} s", kind="TTFT again", value=usable(row["ttft_s"]),
-        mark=usable(row["first_ttft_s"]), note=told[row["lived"]]) for row in pause_rows(samples))
+        label=f"after {row.asked_s:,} s", kind="TTFT again", value=usable(row.ttft_s),
+        mark=usable(row.first_ttft_s), note=told[row.lived]) for row in pause_rows(samples))
     title, said = _finding_words(
         next((f for f in restore_findings(samples) if f.arm == "pause"), None), "pauses")
     drawn = [v for lane in lanes for v in (lane.value, lane.mark) if v is not None]

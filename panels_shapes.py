@@ -48,11 +48,11 @@ def ladder_lanes(samples: Sequence[Sample]) -> Lanes:
     Where no row has a count it is TTFT against cold prompts.
     """
     known = rows(samples, LADDER)
-    counted = any(row.reused is not None for row in known)
+    counted = any(row.reused_tokens is not None for row in known)
     kind = "reused, as reported" if counted else "TTFT / cold"
     lanes = tuple(Lane(
         label=LABELS[row.arm], kind=kind, note=row.code_in_words.lower(),
-        value=_share(row.reused, row.input) if counted else usable(row.ttft.ratio),
+        value=_share(row.reused_tokens, row.input_tokens) if counted else usable(row.ttft.ratio),
         mark=usable(row.predicted) if counted else None) for row in known)
     said = ["back after n: n others came in between"]
     if not counted:
@@ -70,14 +70,14 @@ def position_lanes(samples: Sequence[Sample]) -> Lanes:
     Tokens recomputed; where none are counted, TTFT.
     """
     known, stamps = rows(samples, POSITION), stamped(samples, ttft_s)
-    is_tokens = any(one.recomputed is not None for one in known) or any(
+    is_tokens = any(one.recomputed_tokens is not None for one in known) or any(
         one.recomputed_tokens is not None for one in stamps)
     changed, stamp_kind = "one token changed", "time in front"
     lanes = [Lane(
         label=f"changed at {row.arm} %", kind=changed, note=row.code_in_words.lower(),
-        value=usable(row.recomputed) if is_tokens
+        value=usable(row.recomputed_tokens) if is_tokens
         else usable(median(judged(samples, row.arm), ttft_s)),
-        mark=_less(row.input, row.shared) if is_tokens else None) for row in known]
+        mark=_less(row.input_tokens, row.shared_tokens) if is_tokens else None) for row in known]
     lanes += [Lane(
         label=f"stamp by {stamp.by}", kind=stamp_kind, mark=None,
         value=usable(stamp.recomputed_tokens if is_tokens else stamp.seconds),

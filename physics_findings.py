@@ -6,7 +6,7 @@ Pure functions over the samples of one run; `physics_tables.py` draws them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -103,8 +103,31 @@ def _way_words(
     return f"{text} It is sooner from {at_most}{shortest:,} tokens on."
 
 
-def pause_rows(samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    """A row a pause: asked_s, really_s, cached, prompt, ttft_s, first_ttft_s, lived."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRow:
+    """A prefix asked for again after a pause; None is not known.
+
+    really_s: from the end of the first request to the second · first_ttft_s: of the first one ·
+    lived: whether the prefix was found again.
+    """
+
+    asked_s: int
+    really_s: float
+    cached_tokens: int | None
+    prompt_tokens: int | None
+    ttft_s: float | None
+    first_ttft_s: float | None
+    lived: bool | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As the record has it."""
+        return {"asked_s": self.asked_s, "really_s": self.really_s, "cached": self.cached_tokens,
+                "prompt": self.prompt_tokens, "ttft_s": self.ttft_s,
+                "first_ttft_s": self.first_ttft_s, "lived": self.lived}
+
+
+def pause_rows(samples: Sequence[Sample]) -> list[PauseRow]:
+    """A row a pause whose first and second request count, the shortest first."""
     of_restore = [s for s in of(samples, RESTORE) if s.counts]
     first = {s.arm.removeprefix(FIRST): s for s in of_restore if s.arm.startswith(FIRST)}
     rows = []
@@ -112,31 +135,27 @@ def pause_rows(samples: Sequence[Sample]) -> list[dict[str, Any]]:
         before = first.get(sample.arm.removeprefix(PAUSE))
         if not sample.arm.startswith(PAUSE) or before is None:
             continue
-        between = (datetime.fromisoformat(sample.sent_at)
-                   - datetime.fromisoformat(before.sent_at)).total_seconds()
-        rows.append({
-            "asked_s": int(sample.arm.removeprefix(PAUSE)),
-            "really_s": max(0.0, between - (before.total_s or 0.0)),
-            "cached": sample.cached_tokens, "prompt": sample.prompt_tokens,
-            "ttft_s": sample.ttft_s, "first_ttft_s": before.ttft_s,
-            "lived": was_found_again(before, sample)})
-    return sorted(rows, key=_asked)
-
-
-def _asked(row: dict[str, Any]) -> int:
-    return int(row["asked_s"])
+        between_s = (datetime.fromisoformat(sample.sent_at)
+                     - datetime.fromisoformat(before.sent_at)).total_seconds()
+        rows.append(PauseRow(
+            asked_s=int(sample.arm.removeprefix(PAUSE)),
+            really_s=max(0.0, between_s - (before.total_s or 0.0)),
+            cached_tokens=sample.cached_tokens, prompt_tokens=sample.prompt_tokens,
+            ttft_s=sample.ttft_s, first_ttft_s=before.ttft_s,
+            lived=was_found_again(before, sample)))
+    return sorted(rows, key=lambda row: row.asked_s)
 
 
 def pause_finding(samples: Sequence[Sample]) -> Verdict | None:
     """How long a prefix lives; None where no pause was tried."""
-    rows = [row for row in pause_rows(samples) if row["lived"] is not None]
+    rows = [row for row in pause_rows(samples) if row.lived is not None]
     tried = [s for s in of(samples, RESTORE) if s.arm.startswith(PAUSE)]
     if not tried:
         return None
-    evidence: dict[str, Any] = {"pauses": rows}
-    lived = [row["asked_s"] for row in rows if row["lived"]]
-    gone = [row["asked_s"] for row in rows if not row["lived"]]
-    counted = all(row["cached"] is not None for row in rows)
+    evidence: dict[str, Any] = {"pauses": [row.to_json() for row in rows]}
+    lived = [row.asked_s for row in rows if row.lived]
+    gone = [row.asked_s for row in rows if not row.lived]
+    counted = all(row.cached_tokens is not None for row in rows)
     source = "" if counted else (" This is by the clock alone, one request a pause: consistent "
                                  "with, and no proof.")
     if not rows:

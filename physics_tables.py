@@ -155,9 +155,10 @@ def workload_table(samples: Sequence[Sample]) -> str:
              "          pred.: predicted by the rates of length and depth")
     headers = ["input", "output", "cold ms", "pred.", "hit ms", "pred.", "saved", "pred.",
                "ms/tok", "hit"]
-    rows = [[count(c.prompt), count(c.output), ms(c.cold_s), ms(c.cold_predicted_s), ms(c.hit_s),
-             ms(c.hit_predicted_s), percent_cell(c.saved), percent_cell(c.saved_predicted),
-             ms(c.cold_step_s), ms(c.hit_step_s)] for c in corners_of(samples)]
+    rows = [[count(c.prompt_tokens), count(c.output_tokens), ms(c.cold_s),
+             ms(c.cold_predicted_s), ms(c.hit_s), ms(c.hit_predicted_s), percent_cell(c.saved),
+             percent_cell(c.saved_predicted), ms(c.cold_step_s), ms(c.hit_step_s)]
+            for c in corners_of(samples)]
     lines = [title, table(headers, rows),
              "ms/tok, hit: decode, ms a token, of the cold request and of the hit",
              remarks(of(samples, WORKLOAD))]
@@ -213,9 +214,9 @@ def restore_table(samples: Sequence[Sample]) -> str:
         told = {True: "yes", False: "no", None: UNKNOWN}
         lines += ["restore: the same prompt again after a pause",
                   table(["pause s", "really", "input", "cached", "TTFT ms", "first ms", "found"],
-                        [[count(row["asked_s"]), figures(row["really_s"]), count(row["prompt"]),
-                          count(row["cached"]), ms(row["ttft_s"]), ms(row["first_ttft_s"]),
-                          told[row["lived"]]] for row in pauses])]
+                        [[count(p.asked_s), figures(p.really_s), count(p.prompt_tokens),
+                          count(p.cached_tokens), ms(p.ttft_s), ms(p.first_ttft_s),
+                          told[p.lived]] for p in pauses])]
     lines.append(remarks(of(samples, RESTORE)))
     lines += map(finding_lines, restore_findings(samples))
     return "\n".join(line for line in lines if line)

@@ -6,7 +6,7 @@ Pure functions over the samples of one run; `physics_tables.py` draws them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from common import ratio
@@ -28,8 +28,8 @@ PREDICTION_BAR = 0.10  # a prediction of a whole request's time within this is a
 class Corner:
     """One shape of *workload*: seconds of the whole request, measured and predicted."""
 
-    prompt: int  # tokens, as counted
-    output: int
+    prompt_tokens: int  # as counted
+    output_tokens: int
     cold_s: float | None
     hit_s: float | None
     cold_predicted_s: float | None
@@ -37,6 +37,15 @@ class Corner:
     cold_step_s: float | None
     hit_step_s: float | None
     reused: bool | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As the record has it."""
+        return {"prompt": self.prompt_tokens, "output": self.output_tokens,
+                "cold_s": self.cold_s, "hit_s": self.hit_s,
+                "cold_predicted_s": self.cold_predicted_s,
+                "hit_predicted_s": self.hit_predicted_s, "cold_step_s": self.cold_step_s,
+                "hit_step_s": self.hit_step_s, "reused": self.reused, "saved": self.saved,
+                "saved_predicted": self.saved_predicted}
 
     @property
     def saved(self) -> float | None:
@@ -65,13 +74,13 @@ def corners_of(samples: Sequence[Sample]) -> list[Corner]:
         if not prompt or not output:
             continue
         corners.append(Corner(
-            prompt=prompt, output=output, cold_s=cold.total_s,
+            prompt_tokens=prompt, output_tokens=output, cold_s=cold.total_s,
             hit_s=hit.total_s if hit else None,
             cold_predicted_s=rates.seconds(load(prompt, 0, output)) if rates else None,
             hit_predicted_s=rates.seconds(load(prompt, prompt, output)) if rates else None,
             cold_step_s=step_s(cold), hit_step_s=step_s(hit) if hit else None,
             reused=None if hit is None else was_found_again(cold, hit)))
-    return sorted(corners, key=lambda c: -c.prompt)
+    return sorted(corners, key=lambda c: -c.prompt_tokens)
 
 
 def workload_finding(samples: Sequence[Sample]) -> Verdict | None:
@@ -79,8 +88,7 @@ def workload_finding(samples: Sequence[Sample]) -> Verdict | None:
     if not of(samples, WORKLOAD):
         return None
     corners = corners_of(samples)
-    evidence: dict[str, Any] = {"corners": [
-        asdict(c) | {"saved": c.saved, "saved_predicted": c.saved_predicted} for c in corners]}
+    evidence: dict[str, Any] = {"corners": [c.to_json() for c in corners]}
     if rates_of(samples) is None:
         return Verdict(experiment=WORKLOAD, arm="prediction", code=NO_RATES, evidence=evidence,
                        text="No rates are known to predict from: that takes length and depth.")
@@ -115,7 +123,7 @@ def workload_finding(samples: Sequence[Sample]) -> Verdict | None:
 
 def _saved(corner: Corner, of_all: float) -> str:
     """What the hit saved of one corner; less than nothing is noise, and is said as that."""
-    shape = f"{corner.prompt:,} in, {corner.output:,} out"
+    shape = f"{corner.prompt_tokens:,} in, {corner.output_tokens:,} out"
     if of_all < 0:
         return f"Of {shape}, the hit took longer than the cold request: noise is all there is."
     return f"A full hit saved {percent(of_all)} of {shape}."

@@ -47,18 +47,19 @@ WHOLE_ANSWER = "the whole answer was kept from before: that is no prefix cache"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One arm: medians over the samples that are judged, in tokens; None is not known.
+    """One arm: medians over the samples that are judged; None is not known.
 
-    shared: with an earlier prompt and its answer, from the first token on · reused, recomputed: as
-    reported · ttft: against cold prompts of the same rounds.
+    shared_tokens: with an earlier prompt and its answer, from the first token on · reused_tokens,
+    recomputed_tokens: as reported · predicted: the share of the prompt that is shared · ttft:
+    against cold prompts of the same rounds.
     """
 
     arm: str
     n: int
-    input: float | None
-    shared: float | None
-    reused: float | None
-    recomputed: float | None
+    input_tokens: float | None
+    shared_tokens: float | None
+    reused_tokens: float | None
+    recomputed_tokens: float | None
     predicted: float | None
     ttft: Comparison
     code: str = UNDECIDED
@@ -87,11 +88,11 @@ def rows(samples: Sequence[Sample], experiment: str) -> list[Row]:
 def _figures(samples: Sequence[Sample], arm: str) -> Row:
     mine = judged(samples, arm)
     return Row(
-        arm=arm, n=len(mine), input=median(mine, lambda s: s.prompt_tokens),
-        shared=median(mine, shared_tokens), reused=median(mine, lambda s: s.cached_tokens),
-        recomputed=median(mine, recomputed_tokens), predicted=median(mine, lambda s:
-                                                                     s.predicted_reuse),
-        ttft=against_cold(samples, mine))
+        arm=arm, n=len(mine), input_tokens=median(mine, lambda s: s.prompt_tokens),
+        shared_tokens=median(mine, shared_tokens),
+        reused_tokens=median(mine, lambda s: s.cached_tokens),
+        recomputed_tokens=median(mine, recomputed_tokens),
+        predicted=median(mine, lambda s: s.predicted_reuse), ttft=against_cold(samples, mine))
 
 
 def shared_tokens(sample: Sample) -> float | None:
@@ -119,7 +120,8 @@ def against_cold(samples: Sequence[Sample], mine: Sequence[Sample]) -> Compariso
 def _judge(row: Row, known: Sequence[Row], samples: Sequence[Sample], control: str) -> Row:
     """The row with its code and line."""
     code, text = _impossible(row, samples) or (
-        _by_count(row, known) if row.reused is not None else _by_time(row, known, samples, control))
+        _by_count(row, known) if row.reused_tokens is not None
+        else _by_time(row, known, samples, control))
     return replace(row, code=code, text=text)
 
 
@@ -139,10 +141,11 @@ def _impossible(row: Row, samples: Sequence[Sample]) -> tuple[str, str] | None:
 
 
 def _by_count(row: Row, known: Sequence[Row]) -> tuple[str, str]:
-    whole, shared, reused = row.input or 0.0, row.shared or 0.0, row.reused or 0.0
+    whole, shared = row.input_tokens or 0.0, row.shared_tokens or 0.0
+    reused = row.reused_tokens or 0.0
     of_shared = f"{reused:,.0f} of {shared:,.0f} shared tokens reused"
     little = NONE * whole
-    if all((other.reused or 0.0) <= NONE * (other.input or 0.0) for other in known):
+    if all((other.reused_tokens or 0.0) <= NONE * (other.input_tokens or 0.0) for other in known):
         return NO_REUSE_HERE, ("nothing is reported reused of any prompt that shares its beginning "
                                "with an earlier one")
     if reused > shared + little:
@@ -279,8 +282,8 @@ def verdicts(samples: Sequence[Sample]) -> list[Verdict]:
     """A verdict a row of *ladder* and *position*, and one of *minimum*, of what was run."""
     found = [
         Verdict(experiment=experiment, arm=row.arm, code=row.code, text=row.text, evidence={
-            "n": row.n, "input_tokens": row.input, "shared_tokens": row.shared,
-            "reused_tokens": row.reused, "recomputed_tokens": row.recomputed,
+            "n": row.n, "input_tokens": row.input_tokens, "shared_tokens": row.shared_tokens,
+            "reused_tokens": row.reused_tokens, "recomputed_tokens": row.recomputed_tokens,
             "predicted_reuse": row.predicted, "ttft_ratio": row.ttft.ratio,
             "ttft_ratio_interval": row.ttft.interval, "p_value": row.ttft.p_value})
         for experiment in (LADDER, POSITION) for row in rows(samples, experiment)]

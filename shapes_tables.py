@@ -106,8 +106,8 @@ def minimum_text(samples: Sequence[Sample]) -> str:
 
 
 def _cells(row: Row) -> list[str]:
-    return [count(row.input), count(row.shared), count(row.reused), count(row.recomputed),
-            times(row.ttft.ratio)]
+    return [*map(count, (row.input_tokens, row.shared_tokens, row.reused_tokens,
+                         row.recomputed_tokens)), times(row.ttft.ratio)]
 
 
 def _summary(known: Sequence[Row], label: Callable[[Row], str]) -> list[str]:
@@ -181,4 +181,4 @@ def side_by_side(runs: Iterable[tuple[str, Sequence[Sample]]]) -> str:
 
 def _cell(row: Row | None) -> str:
     return UNKNOWN if row is None else (
-        f"{row.code_in_words.lower()}, {count(row.recomputed)} of {count(row.input)}")
+        f"{row.code_in_words.lower()}, {count(row.recomputed_tokens)} of {count(row.input_tokens)}")

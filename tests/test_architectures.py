@@ -129,7 +129,7 @@ def test_tokens_computed_again(
     kind: str, repeat: int, question: int, runs: dict[str, list[Measured]]
 ) -> None:
     for run in runs[kind]:
-        known = {row.arm: row.recomputed for row in rows(run.samples, LADDER)}
+        known = {row.arm: row.recomputed_tokens for row in rows(run.samples, LADDER)}
         assert (known["repeat"], known["other_question"]) == (repeat, question)
         assert known["third_question"] == question
         assert known["append"] == 45  # the last token of the answer, and the question
@@ -151,10 +151,10 @@ def test_position_gives_what_the_architecture_allows(
 ) -> None:
     for run in runs[kind]:
         for row in rows(run.samples, POSITION):
-            size, shared = int(row.input or 0), int(row.shared or 0)
+            size, shared = int(row.input_tokens or 0), int(row.shared_tokens or 0)
             expected = 0 if row.arm == "0" else allowed(
                 kind, before=size, shared=shared, prompt=size, restored=False)
-            assert row.reused == expected, (run.context, row.arm)
+            assert row.reused_tokens == expected, (run.context, row.arm)
 
 
 @KINDS

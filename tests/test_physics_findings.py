@@ -237,8 +237,8 @@ def test_how_long_a_prefix_lives(reported: bool) -> None:
     assert "lived through 60 s and was gone after 300 s" in told.text
     assert ("by the clock alone" in told.text) is not reported
     rows = pause_rows(paused(0, 10, 60, 300, until=60))
-    assert [row["lived"] for row in rows] == [True, True, True, False]
-    assert [row["really_s"] for row in rows] == pytest.approx([0, 10, 60, 300], abs=0.002)
+    assert [row.lived for row in rows] == [True, True, True, False]
+    assert [row.really_s for row in rows] == pytest.approx([0, 10, 60, 300], abs=0.002)
 
 
 @pytest.mark.parametrize(("samples", "code", "words"), [

@@ -149,8 +149,8 @@ def test_a_changed_token_is_where_it_is_said_to_be() -> None:
         document = len(first) - len("\n\nQuestion 1: which word stands out?\nAnswer:")
         assert differs[0] == pytest.approx(document * percent / 100, abs=1)
     assert backend.prompts[5][0] != first[0]
-    shared = [row.shared for row in rows(samples, POSITION)]
-    assert shared == pytest.approx([row.reused for row in rows(samples, POSITION)], abs=1)
+    shared = [row.shared_tokens for row in rows(samples, POSITION)]
+    assert shared == pytest.approx([row.reused_tokens for row in rows(samples, POSITION)], abs=1)
 
 
 @pytest.mark.parametrize("native", [True, False])
