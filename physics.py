@@ -10,12 +10,11 @@ rates of them, `findings.py` says what follows.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from common import filler, fit_text
-from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings
+from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings, with_miss
 from names import COLD_SHAPE, DEPTH, HIT_SHAPE, PRIME, WORKLOAD
 from sample import Sample
 
@@ -24,7 +23,6 @@ FULL_CONTEXT = 51_000
 DEPTHS = (0, 1000, 4000, 16_000, 48_000)
 CORNERS = ((40_000, 200), (14_700, 540), (5400, 1470), (2000, 4000))
 LEAST_PROMPT, LEAST_OUTPUT = 16, 4
-SIZE_MISS = 0.02
 
 BLOCK_SHARE, BLOCK_LEAST, BLOCK_MOST = 16, 32, 256  # of the context; tokens
 DEPTH_OUTPUT_TOKENS = 32
@@ -73,7 +71,7 @@ def fits(settings: Settings, need: int) -> bool:
     """Whether the server's context, where it is known, holds so many tokens, and what a sized text
     may miss its size by."""
     limit = settings.limit_tokens
-    return limit is None or need + math.ceil(SIZE_MISS * need) <= limit
+    return limit is None or with_miss(need) <= limit
 
 
 def depth(lab: Lab) -> Iterator[Sample]:

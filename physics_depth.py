@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from common import LEVEL
 from figures import between, ms, percent
 from fitting import Fit, fit_relative
 from names import DEPTH, LENGTH, PRIME
@@ -32,7 +33,6 @@ SLOWER, STEADY, NO_RATE = "slower", "steady", "no_rate"
 # Of the decode time, from the shallowest context to the deepest: within this it is steady.
 STEADY_SHARE = 0.10
 WARM_SHARE = 0.5  # of the prefix reused, from which it was warm
-LEVEL = 0.05
 
 
 def fit_finding(samples: Sequence[Sample]) -> Verdict | None:
