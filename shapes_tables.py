@@ -5,10 +5,10 @@ Pure functions from samples to strings of 80 columns, as those of `tables.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import shapes_prefix
-from figures import UNKNOWN, count, ms
+from figures import count, ms
 from names import AFTER, LABELS, LADDER, MINIMUM, POSITION
 from remarks import lines_of
 from sample import Sample
@@ -157,28 +157,3 @@ def _held(known: Sequence[Row]) -> list[str]:
         return lines_of("one conversation is kept: another one in between throws it out "
                         "(one slot, and no cache in host memory)")
     return []
-
-
-def side_by_side(runs: Iterable[tuple[str, Sequence[Sample]]]) -> str:
-    """A Markdown table of what *ladder* and *minimum* found, a column a server.
-
-    runs: the heading of each column, and the samples. A cell of *ladder* is the verdict and the
-    tokens that were computed again, of those of the prompt.
-    """
-    named = list(runs)
-    known = [{row.arm: row for row in rows(samples, LADDER)} for _, samples in named]
-    lines = ["| shape | " + " | ".join(name for name, _ in named) + " |",
-             "| --- |" + " --- |" * len(named)]
-    for arm, label in LABELS.items():
-        lines.append(f"| {label} | " + " | ".join(_cell(found.get(arm)) for found in known) + " |")
-    prefixes = [shapes_prefix.found(of(samples, MINIMUM)) for _, samples in named]
-    for label, name in (("shortest prefix reused", "shared"), ("and of it", "reused"),
-                        ("grows in steps of", "step")):
-        lines.append(f"| {label} | " + " | ".join(
-            count(getattr(prefix, name, None)) for prefix in prefixes) + " |")
-    return "\n".join(lines)
-
-
-def _cell(row: Row | None) -> str:
-    return UNKNOWN if row is None else (
-        f"{row.code_in_words.lower()}, {count(row.recomputed_tokens)} of {count(row.input_tokens)}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,22 +21,17 @@ import pytest
 
 import embedded
 import tiny_models
-from conftest import ROOT, no_patience
-from lab import Lab, Settings
-from llama_server import LlamaServer
+from architectures_table import WRITERS, lab_of, lab_settings, side_by_side
+from conftest import ROOT
 from names import LADDER, MINIMUM, POSITION
 from sample import Sample
 from shapes import OUTPUT_TOKENS, ladder, position
 from shapes_findings import MISSED, rows
 from shapes_minimum import LEAST_TOKENS, TAILS, minimum, most_prefix_tokens
 from shapes_prefix import found
-from shapes_tables import side_by_side
 from summary import of, recomputed_tokens
 from verdict import HIT, NO_HIT, PARTIAL
 
-WRITERS: dict[str, Callable[[Path], None]] = {
-    "dense": tiny_models.write_dense, "sliding window": tiny_models.write_sliding_window,
-    "hybrid": tiny_models.write_hybrid, "recurrent": tiny_models.write_recurrent}
 # Checkpoints of this build, before the end of a prompt, and the cells of a sliding window's cache.
 BATCH, LAST = 512, 4
 CELLS = tiny_models.SLIDING_WINDOW + BATCH
@@ -69,13 +64,6 @@ class Measured:
     kind: str
     context: int
     samples: list[Sample]
-
-
-def lab_of(url: str, context: int) -> Lab:
-    """A lab of the server there, with so many tokens of --context."""
-    server = LlamaServer(url)
-    server.wait_until_ready(print, no_patience())  # no warm-up: its prompt may share a letter
-    return Lab(backend=server, settings=lab_settings(context))
 
 
 @pytest.fixture(scope="module")
@@ -174,12 +162,6 @@ def test_minimum_gives_what_the_architecture_allows(
         least = BATCH + LAST + 1 - len(TAILS[0])
         assert (prefix.missed, prefix.shared, prefix.reused) == (least - 1, least, 1)
         assert prefix.reused_most == (most if kind == "sliding window" else most - least + 1)
-
-
-def lab_settings(context: int) -> Settings:
-    """The settings of `lab_of`."""
-    return Settings(experiments=(), lengths=(1,), outputs=(1,), context=context, turns=1,
-                    repeats=1, seed=5)
 
 
 def test_the_table_side_by_side_is_of_these_runs(runs: dict[str, list[Measured]]) -> None:
