@@ -1,10 +1,10 @@
-"""The three experiments, written once for both backends.
+"""The table of all experiments, written once for both backends, and the three that run by default.
 
 length   prefill (or TTFT) against input length, every prompt cold
 output   total time against output length, on one short input
 cache    one long context over several turns: appended to, and with the time put in front
 
-Each is a function that yields Samples as they are made.
+Each is a function that yields Samples as they are made; the others are in files of their own.
 """
 
 from __future__ import annotations
@@ -141,7 +141,9 @@ def replayed(lab: Lab) -> Iterator[Sample]:
     return replay(lab)
 
 
-# A new experiment is a function above and a line here.
+# A new experiment is a function that yields Samples, and a line here. Beside that it takes its name
+# among the values of --only (cli_values.py), what it sends and the context it needs (plan.py), a
+# table (tables.py) and, if it is to be drawn, a panel (panels.py).
 EXPERIMENTS: dict[str, Callable[[Lab], Iterator[Sample]]] = {
     "length": length,
     "output": output,

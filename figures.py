@@ -1,4 +1,7 @@
-"""Figures as people read them: the one place where seconds become milliseconds."""
+"""Figures as people read them: counts, seconds as milliseconds, shares, intervals.
+
+Pure functions that return text; what is unknown is a dash in a cell.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ depth      decode, and prefill of one more block, over a cached prefix of growin
 workload   a whole request, cold and as a full hit, at four shapes
 
 Written in the manner of `experiments.py`: each yields Samples as they are made. `rates.py` makes
-rates of them, `findings.py` says what follows.
+rates of them, `physics_depth.py` and `physics_workload.py` say what follows.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class Decode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Both."""
+    """The rates of prefill and of decode: what a request of any shape takes here."""
 
     prefill: Prefill
     decode: Decode
@@ -151,11 +151,11 @@ class Rates:
         return self.prefill_s(work) + self.decode_s(work)
 
     def prefill_s(self, work: Load) -> float:
-        """Of which TTFT."""
+        """The seconds until the first token of each request, summed."""
         return self.prefill.predictor.value(self.prefill.row(work))
 
     def decode_s(self, work: Load) -> float:
-        """Of which the steps after the first token."""
+        """The seconds of the steps after each first token, summed."""
         row = [float(work.steps), work.step_tokens]
         return self.decode.fit.value(row[:len(self.decode.fit.coefficients)])
 
