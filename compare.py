@@ -195,7 +195,9 @@ def _other_work(strata: Mapping[str, tuple[Sequence[Sample], Sequence[Sample]]])
 
 
 def _share(value: float | None) -> str:
-    return "not reported" if value is None else f"{100 * value:.1f} %"
+    from figures import percent
+
+    return "not reported" if value is None else percent(value, fixed=True)
 
 
 def _verdicts(a: Run, b: Run, experiment: str) -> list[str]:

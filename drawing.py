@@ -1,55 +1,46 @@
-"""Panels drawn on matplotlib's axes: colours, marks, scales, and words that do not overlap.
+"""Panels drawn on matplotlib's axes, with words that do not overlap.
 
 matplotlib is imported only where something is drawn; `plot.py` says what to do without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from panels import FROM_TURN, Bars, Panel, Phases, Points, shown_value, trace
-from summary import AS_SENT, COLD, REPLAYED, WHAT_IF
+from drawing_more import draw_more
+from drawing_style import (
+    COLOURS,
+    DASHES,
+    FAINT,
+    FILL_HATCHES,
+    FILLS,
+    FONT,
+    INK,
+    MARKS,
+    REUSED_COLOUR,
+    TEXT_POINTS,
+    TITLE_POINTS,
+    logarithmic,
+    say_nothing,
+    thousands,
+)
+from figures import MS_PER_S
+from panel_parts import FROM_TURN, Bars, Lanes, Panel, Phases, Points, shown_value, trace
+from summary import REPLAYED
 from trouble import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.ft2font import FT2Font
 
-FONT = "DejaVu Sans"  # comes with matplotlib: the same letters on every machine
-TITLE_POINTS, TEXT_POINTS = 10.0, 8.5
 POINTS_PER_INCH = 72
 SLACK = 0.95  # of a width: the renderer's hinting may widen every letter a little
 FINE = 16  # text is measured so many times larger: hinting rounds each letter to whole pixels
 SIDE_INCHES, WORDS_INCHES = 1.0, 1.7  # of a panel, beside its axes: numbers, or words
-MS = 1000.0  # all times are drawn in milliseconds, as in the tables
-# Okabe and Ito's colours, which the colour-blind can tell apart; chosen of them by luminance, so
-# that grey paper can too. Marks and hatching differ as well.
-COLOURS = {"append": "#0072B2", "prepend": "#E69F00"}
-MARKS = {"append": "o", "prepend": "s"}
-HATCHES = {"append": "", "prepend": "///"}
-# A replay has other arms in the same picture's language: broken is orange, mended is blue.
-FILLS = COLOURS | {AS_SENT: COLOURS["prepend"], WHAT_IF: COLOURS["append"], COLD: "#F7F7F7"}
-FILL_HATCHES = HATCHES | {AS_SENT: HATCHES["prepend"], WHAT_IF: HATCHES["append"], COLD: "..."}
-DASHES: dict[str, Any] = {"append": "--", "prepend": ":", AS_SENT: ":", WHAT_IF: "--", COLD: "-."}
-REUSED_COLOUR, INK, FAINT = "#DDDDDD", "#1A1A1A", "#767676"
-STYLE: dict[str, Any] = {
-    "font.family": FONT, "font.size": 9, "axes.titlesize": TITLE_POINTS,
-    "axes.titleweight": "bold", "axes.titlelocation": "left",
-    "axes.labelsize": TEXT_POINTS, "xtick.labelsize": TEXT_POINTS,
-    "ytick.labelsize": TEXT_POINTS, "legend.fontsize": TEXT_POINTS,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "axes.edgecolor": FAINT, "text.color": INK, "axes.labelcolor": INK, "hatch.linewidth": 0.6,
-    "legend.frameon": False, "text.parse_math": False,  # a model's name may hold dollars
-    "svg.fonttype": "path", "svg.hashsalt": "plot",
-}
 
 
 def draw_panel(axes: Axes, panel: Panel, inches: float) -> None:
     """Draw a panel, its title and the lines beneath it on axes that have so many inches."""
-    from drawing_more import draw_more  # here, since it builds on this file
-    from panels_more import Lanes
-
     if isinstance(panel, Points):
         _draw_points(axes, panel)
     elif isinstance(panel, Bars):
@@ -77,17 +68,17 @@ def _draw_points(axes: Axes, panel: Points) -> None:
     for fit, label, colour, dashes in fits:
         if fit is not None:
             path = trace(fit, min(xs), max(xs), is_log=panel.is_log)
-            axes.plot([x for x, _ in path], [y * MS for _, y in path], dashes, color=colour,
+            axes.plot([x for x, _ in path], [y * MS_PER_S for _, y in path], dashes, color=colour,
                       linewidth=1.4, label=label)
-    axes.plot(xs, [y * MS for y in ys], "o", markersize=6, markerfacecolor="none",
+    axes.plot(xs, [y * MS_PER_S for y in ys], "o", markersize=6, markerfacecolor="none",
               markeredgewidth=1.4, color=COLOURS["append"], label="one request")
     axes.set_ylabel(f"{panel.y_label} (ms)")
     if panel.is_log:
         logarithmic(axes, "x", xs)
-        logarithmic(axes, "y", [y * MS for y in ys])
+        logarithmic(axes, "y", [y * MS_PER_S for y in ys])
     else:
         axes.set_xlim(0, (max(xs) or 1) * 1.05)
-        axes.set_ylim(0, (max(ys) * MS or 1) * 1.12)
+        axes.set_ylim(0, (max(ys) * MS_PER_S or 1) * 1.12)
         thousands(axes.xaxis)
         thousands(axes.yaxis)
     axes.legend(loc="lower right")
@@ -101,7 +92,7 @@ def _draw_bars(axes: Axes, panel: Bars) -> None:
         say_nothing(axes)
         return
     top = max(bar.base + bar.height for bar in panel.bars)
-    scale, unit = (1.0, "") if panel.is_tokens else (MS, " (ms)")
+    scale, unit = (1.0, "") if panel.is_tokens else (MS_PER_S, " (ms)")
     width = 0.8 / len(panel.arms)
     offset = {arm: (n - (len(panel.arms) - 1) / 2) * width for n, arm in enumerate(panel.arms)}
     turns = [bar.turn for bar in panel.bars] + [turn for _, turn in panel.gaps]
@@ -145,48 +136,22 @@ def _draw_phases(axes: Axes, panel: Phases) -> None:
     labels = []
     places = [n + 0.35 * (n >= len(panel.rows) / 2) for n in range(len(panel.rows))]
     for place, row in zip(places, panel.rows, strict=True):
-        axes.plot([value * MS for value in row.values], [place] * len(row.values),
+        axes.plot([value * MS_PER_S for value in row.values], [place] * len(row.values),
                   MARKS[row.arm], color=COLOURS[row.arm], markersize=7, alpha=0.75,
                   markeredgecolor=INK, markeredgewidth=0.7)
         if row.median is not None:
-            axes.plot([row.median * MS], [place], "|", color=INK, markersize=26,
+            axes.plot([row.median * MS_PER_S], [place], "|", color=INK, markersize=26,
                       markeredgewidth=2)
         known = "not known" if row.median is None else f"{shown_value(row.median, False)} ms"
         labels.append(f"{row.figure}\n{row.arm}: {known}")
     axes.set_yticks(places, labels)
     axes.set_ylim(places[-1] + 0.6, -0.6)
     if panel.is_log:
-        logarithmic(axes, "x", [value * MS for value in drawn])
+        logarithmic(axes, "x", [value * MS_PER_S for value in drawn])
     else:
-        axes.set_xlim(0, (max(drawn) * MS or 1) * 1.1)
+        axes.set_xlim(0, (max(drawn) * MS_PER_S or 1) * 1.1)
         thousands(axes.xaxis)
     axes.set_xlabel("ms, logarithmic" if panel.is_log else "ms")
-
-
-def say_nothing(axes: Axes) -> None:
-    """Axes that say that there is nothing to draw."""
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.text(0.5, 0.5, "no figure is known: nothing to draw", transform=axes.transAxes,
-              ha="center", va="center", color=FAINT)
-
-
-def logarithmic(axes: Axes, which: str, values: Sequence[float]) -> None:
-    """A logarithmic axis around the values, with a tick at 1, 2, 5 or, over many decades, at 1."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    low, high = min(values), max(values)
-    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
-    (axes.set_xlim if which == "x" else axes.set_ylim)(low / 1.4, high * 1.4)
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < low * 300 else (1,)))
-    axis.set_minor_formatter(NullFormatter())
-    thousands(axis)
-
-
-def thousands(axis: Any) -> None:
-    """Numbers with commas, and no more digits than they have."""
-    axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
 
 
 def plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Lanes and charts drawn on matplotlib's axes, in the style of `drawing.py`.
+"""Lanes and charts drawn on matplotlib's axes, in the style of `drawing_style.py`.
 
 matplotlib is imported only where something is drawn.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from drawing import COLOURS, INK, logarithmic, say_nothing, thousands
-from panels_more import MS, SHARE, Chart, Lanes, written
+from drawing_style import COLOURS, INK, logarithmic, say_nothing, thousands
+from figures import MS_PER_S
+from panel_parts import SHARE, TIME, Chart, Lanes, written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MS_PER_S = 1000.0
 # Okabe and Ito's, four that differ in grey too; marks and dashes differ as well.
 SERIES_COLOURS = (COLOURS["append"], COLOURS["prepend"], INK, "#F0E442")
 SERIES_MARKS = ("o", "s", "^", "D")
@@ -37,8 +37,8 @@ def draw_more(axes: Axes, panel: Lanes | Chart) -> None:
 def _draw_lanes(axes: Axes, panel: Lanes) -> None:
     from matplotlib.ticker import LogLocator, MaxNLocator
 
-    scale = MS_PER_S if panel.unit == MS else 100.0 if panel.unit == SHARE else 1.0
-    unit = {MS: " (ms)", SHARE: " (%)"}.get(panel.unit, "")
+    scale = MS_PER_S if panel.unit == TIME else 100.0 if panel.unit == SHARE else 1.0
+    unit = {TIME: " (ms)", SHARE: " (%)"}.get(panel.unit, "")
     shown = [v * scale for lane in panel.lanes for v in (lane.value, lane.mark) if v is not None]
     if not shown:
         say_nothing(axes)
@@ -94,7 +94,7 @@ def _draw_chart(axes: Axes, panel: Chart) -> None:
     if not points:
         say_nothing(axes)
         return
-    scale = MS_PER_S if panel.unit == MS else 1.0
+    scale = MS_PER_S if panel.unit == TIME else 1.0
     for one in panel.series:
         if one.path:
             axes.plot([x for x, _ in one.path], [y * scale for _, y in one.path],
@@ -109,7 +109,7 @@ def _draw_chart(axes: Axes, panel: Chart) -> None:
     if panel.at is not None:
         label, at = panel.at
         axes.axvline(at, color=INK, linestyle="--", linewidth=1.2, label=label)
-    unit = " (ms)" if panel.unit == MS else ""
+    unit = " (ms)" if panel.unit == TIME else ""
     axes.set_ylabel(f"{panel.y_label}{unit}")
     _scales(axes, panel, [x for x, _ in points], [y * scale for _, y in points])
     # Lines over many decades leave no corner free but the one that _scales made.

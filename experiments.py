@@ -1,10 +1,10 @@
-"""The three experiments, written once for both backends.
+"""The table of all experiments, written once for both backends, and the three that run by default.
 
 length   prefill (or TTFT) against input length, every prompt cold
 output   total time against output length, on one short input
 cache    one long context over several turns: appended to, and with the time put in front
 
-Each is a function that yields Samples as they are made.
+Each is a function that yields Samples as they are made; the others are in files of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from common import filler
-from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings
+from lab import ASSISTANT, USER, WORD_TASK, Lab, Message, Prompt, Settings
 from physics import depth, workload
 from physics_restore import restore
 from sample import Sample
@@ -34,7 +34,6 @@ LENGTH_OUTPUT_TOKENS = 16
 CACHE_OUTPUT_TOKENS = 32
 OUTPUT_INPUT_WORDS = 20
 
-LENGTH_TASK = "\n\nName one word of this text.\nAnswer:"
 OUTPUT_TASK = "\n\nWrite the whole numbers from one upwards in English words; never stop.\n"
 CACHE_TASK = "\n\nQuestion {turn}: which word stands out?\nAnswer:"
 
@@ -50,7 +49,7 @@ def length(lab: Lab) -> Iterator[Sample]:
         for size in rng.sample(lab.settings.lengths, len(lab.settings.lengths)):
             if size in too_long:
                 continue
-            text = lab.sized(size, f"length/{size}/{repeat}", task=LENGTH_TASK)
+            text = lab.sized(size, f"length/{size}/{repeat}", task=WORD_TASK)
             sample, _ = lab.ask("length", str(size), (Message(USER, text),), LENGTH_OUTPUT_TOKENS,
                                 repeat=repeat, cold=True)
             yield sample
@@ -142,7 +141,9 @@ def replayed(lab: Lab) -> Iterator[Sample]:
     return replay(lab)
 
 
-# A new experiment is a function above and a line here.
+# A new experiment is a function that yields Samples, and a line here. Beside that it takes its name
+# among the values of --only (cli_values.py), what it sends and the context it needs (plan.py), a
+# table (tables.py) and, if it is to be drawn, a panel (panels.py).
 EXPERIMENTS: dict[str, Callable[[Lab], Iterator[Sample]]] = {
     "length": length,
     "output": output,

@@ -33,6 +33,8 @@ COLD_SHARE, COLD_TOKENS = 0.01, 4
 FIRST_LOOK = 8
 COUNT_MARGIN = 1.2  # of a calibrated count, for a text unlike the one it was calibrated by
 STAMP = "Current time: {now:%Y-%m-%dT%H:%M:%S.%fZ}\n\n"
+WORD_TASK = "\n\nName one word of this text.\nAnswer:"
+SIZE_MISS = 0.02  # of its size, by which a text sized to so many tokens may be longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,11 @@ def look_turns(first: int, last: int) -> tuple[int, ...]:
 
 class Stopped(Exception):
     """The run is to end before the next request; the message says why."""
+
+
+def with_miss(tokens: int) -> int:
+    """The most that a text sized to so many tokens may have."""
+    return tokens + math.ceil(SIZE_MISS * tokens)
 
 
 @dataclass(kw_only=True)

@@ -8,15 +8,30 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import replace
 from urllib.parse import urlsplit
 
-from common import Line, fit_line, ratio
-from curve import Curve, upward_curve
+from common import fit_line, ratio
+from curve import upward_curve
 from figures import count, ms
+from names import LENGTH, OUTPUT
+from panel_parts import (
+    FROM_TURN,
+    Bar,
+    Bars,
+    Panel,
+    Phases,
+    Points,
+    Row,
+    clock_words,
+    is_wide,
+    missing_words,
+    shown_value,
+    usable,
+)
+from panels_physics import physics_panels
+from panels_shapes import shape_panels
 from record import Run
-from remarks import inseparable
 from sample import Sample
 from summary import (
     AS_SENT,
@@ -34,96 +49,18 @@ from tables import LINE_REQUESTS, slope_line, times
 from trouble import one_line
 from verdict import JUDGED
 
-if TYPE_CHECKING:
-    from panels_more import Chart, Lanes
-
-LENGTH, OUTPUT, PHASES, REPLAY = "length", "output", "phases", "replay"
-FROM_TURN = 2  # medians are of the turns that had an earlier one to reuse
+PHASES, REPLAY = "phases", "replay"
 MOST_LABELLED_BARS = 24
-WIDE = 10  # a range this many times its smallest value is drawn on a logarithmic scale
 LEAST_P = 0.0001
 MODEL_CHARS = 100
 MOST_TITLES = 2  # in a headline without *cache*
-SENSIBLE = 1e12  # no token count and no time is larger; a file may say anything
 
 ttft_s, total_s, inter_token_s, inter_chunk_s = (
     FIGURES[name] for name in ("ttft_s", "total_s", "inter_token_s", "inter_chunk_s"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Points:
-    """Seconds against tokens, a point a request; `said` are the lines beneath."""
-
-    name: str
-    title: str
-    x_label: str
-    y_label: str
-    points: tuple[tuple[float, float], ...]
-    line: Line | None
-    curve: Curve | None
-    is_log: bool
-    said: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One turn of one arm: `height` on top of `base`, in tokens or seconds."""
-
-    arm: str
-    turn: int
-    base: float
-    height: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
-    """*cache* or a replay turn by turn, arms side by side.
-
-    Of a server that counts, tokens recomputed (`height`) on top of tokens reused (`base`); else
-    TTFT in seconds. gaps: (arm, turn) without a figure; is_labelled: few enough for a number each.
-    """
-
-    name: str
-    title: str
-    y_label: str
-    is_tokens: bool
-    arms: tuple[str, ...]
-    bars: tuple[Bar, ...]
-    gaps: tuple[tuple[str, int], ...]
-    medians: dict[str, float | None]
-    is_labelled: bool
-    said: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One figure of one arm over the turns, in seconds; median None: nothing is known."""
-
-    figure: str
-    arm: str
-    values: tuple[float, ...]
-    median: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phases:
-    """TTFT and inter-token latency of the arms on one scale."""
-
-    name: str
-    title: str
-    rows: tuple[Row, ...]
-    is_log: bool
-    said: tuple[str, ...]
-
-
-Panel: TypeAlias = "Points | Bars | Phases | Lanes | Chart"
-
-
 def panels(run: Run) -> list[Panel]:
     """The panels of the experiments that the run has, in the order of the tables."""
-    from panels_more import shape_panels  # here, since they build on this file
-    from panels_physics import physics_panels
-
     native = run.tool == "local_cache"
     found: list[Panel] = []
     if samples := of(run.samples, LENGTH):
@@ -134,8 +71,8 @@ def panels(run: Run) -> list[Panel]:
         found.append(replay_bars(samples, native=native))
     samples = of(run.samples, CACHE)
     if any(s.arm in JUDGED for s in samples):
-        codes = {verdict.arm: verdict.code for verdict in run.verdicts()}
-        found += [cache_bars(samples, codes, native=native), phase_rows(samples)]
+        judged = {verdict.arm: verdict.code_in_words for verdict in run.verdicts()}
+        found += [cache_bars(samples, judged, native=native), phase_rows(samples)]
     return [*found, *shape_panels(run.samples), *physics_panels(run.samples)]
 
 
@@ -218,11 +155,10 @@ def _points(
         said=(*said, *missing_words(samples, len(drawn)), *clock_words(samples)))
 
 
-def cache_bars(samples: Sequence[Sample], codes: dict[str, str], *, native: bool) -> Bars:
-    """The turns of append and prepend side by side; each arm's verdict code in the title."""
+def cache_bars(samples: Sequence[Sample], judged: dict[str, str], *, native: bool) -> Bars:
+    """The turns of append and prepend side by side; each arm's verdict in the title."""
     bars = _bars(samples, CACHE, JUDGED, native=native)
-    return replace(bars, title=" · ".join(f"{arm}: {codes[arm].upper().replace('_', ' ')}"
-                                          for arm in bars.arms))
+    return replace(bars, title=" · ".join(f"{arm}: {judged[arm]}" for arm in bars.arms))
 
 
 def replay_bars(samples: Sequence[Sample], *, native: bool) -> Bars:
@@ -312,54 +248,6 @@ def phase_rows(samples: Sequence[Sample]) -> Phases:
 
 def _p(value: float) -> str:
     return f"p {value:.1g}" if value >= LEAST_P else f"p below {LEAST_P}"
-
-
-def missing_words(samples: Sequence[Sample], drawn: int) -> list[str]:
-    """How many samples are not in the picture, and why; nothing where all are."""
-    failed = sum(s.error is not None for s in samples)
-    left_out = sum(s.error is None and not s.counts for s in samples)
-    unknown = len(samples) - failed - left_out - drawn
-    parts = [f"{n} {why}" for n, why in (
-        (failed, "failed"), (left_out, "left out (not cold, or cut)"),
-        (unknown, "without a known figure")) if n]
-    return [f"not drawn, of {len(samples)} requests: {', '.join(parts)}"] if parts else []
-
-
-def clock_words(samples: Sequence[Sample]) -> list[str]:
-    """What the clock could not tell apart, a line each."""
-    return [" ".join(text.split()) for text in inseparable(samples)]
-
-
-def usable(value: float | None) -> float | None:
-    """A figure that can be drawn; None for one that is unknown, below zero or beyond any sense.
-
-    Strict JSON still allows 1e999, which is an infinity here.
-    """
-    return value if value is not None and 0 <= value <= SENSIBLE else None
-
-
-def is_wide(values: Sequence[float]) -> bool:
-    """Whether values ask for a logarithmic scale, and can be shown on one."""
-    return bool(values) and min(values) > 0 and max(values) >= WIDE * min(values)
-
-
-def shown_value(value: float, is_tokens: bool) -> str:
-    """A bar's number as the tables have it: tokens, or milliseconds."""
-    return count(value) if is_tokens else ms(value)
-
-
-def trace(fit: Line | Curve, low: float, high: float, *, is_log: bool, steps: int = 100
-          ) -> list[tuple[float, float]]:
-    """Points of a fit between two x, evenly spaced on the axis; on a logarithmic one only those
-    above zero."""
-    found = []
-    for step in range(steps + 1):
-        part = step / steps
-        x = low * (high / low) ** part if is_log else low + (high - low) * part
-        y = fit.at(x) if isinstance(fit, Curve) else fit.intercept + fit.slope * x
-        if y > 0 or not is_log:
-            found.append((x, y))
-    return found
 
 
 def _known(values: Iterable[float | None]) -> tuple[float, ...]:

@@ -1,35 +1,36 @@
 """What a picture shows of depth, workload and restore, as data.
 
-Pure functions from samples to the lanes and charts of `panels_more.py`. Seconds and tokens.
-Verdicts are those of the tables, by the same functions.
+Pure functions from samples to lanes and charts. Verdicts are those of the tables, by the same
+functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from figures import count, ms
-from panels import clock_words, is_wide, usable
-from panels_more import (
-    MS,
+from figures import between, count, ms
+from names import DEPTH, DISK, HOST, RECOMPUTE, RESTORE, SLOT, WORKLOAD
+from panel_parts import (
+    TIME,
     Chart,
     Lane,
     Lanes,
     Series,
-    in_words,
+    clock_words,
+    is_wide,
     known_points,
     left_out,
     unknown_lanes,
+    usable,
 )
 from physics_depth import block_fit, block_s, depth_finding, is_warm
-from physics_finding import Finding, between
 from physics_findings import by_way, pause_rows, restore_findings, waited_s
-from physics_restore import DISK, HOST, RECOMPUTE, RESTORE, SLOT
-from physics_tables import WORKLOAD, change
+from physics_tables import change
 from physics_workload import Corner, corners_of, workload_finding
-from rates import DEPTH, decode_of, depth_points, step_context, step_s
+from rates import decode_of, depth_points, step_context, step_s
 from sample import Sample
 from summary import median, of
+from verdict import Verdict
 
 BLOCK, PAUSES = "block", "pauses"
 WAY_NAMES = {RECOMPUTE: "recomputed", SLOT: "slot", HOST: "host memory", DISK: "disk"}
@@ -65,7 +66,7 @@ def depth_chart(samples: Sequence[Sample]) -> Chart:
                        f"{between(decode.fit.interval((0, 1)), 1e6)}")
     return Chart(
         name=DEPTH, title=title, x_label="tokens of context before the token",
-        y_label="decode, a token", unit=MS, fit=fit, at=None, is_log=False,
+        y_label="decode, a token", unit=TIME, fit=fit, at=None, is_log=False,
         series=(Series(label="one request", style=0, points=points),) if points else (),
         said=(*said, *left_out(samples), *clock_words(samples)))
 
@@ -99,7 +100,7 @@ def block_chart(samples: Sequence[Sample]) -> Chart:
     native = any(s.server is not None for s in samples)
     return Chart(
         name=BLOCK, title=title, x_label="prompt tokens, the block included",
-        y_label="prefill of one more block" if native else "TTFT of one more block", unit=MS,
+        y_label="prefill of one more block" if native else "TTFT of one more block", unit=TIME,
         fit=fit, at=None, is_log=False, series=tuple(series), said=tuple(said))
 
 
@@ -112,13 +113,13 @@ def workload_lanes(samples: Sequence[Sample]) -> Lanes:
     drawn = [v for lane in lanes for v in (lane.value, lane.mark) if v is not None]
     said += ["beside a row: ms measured, and how far off the prediction is"] if drawn else []
     return Lanes(
-        name=WORKLOAD, title=title, x_label="whole request", unit=MS, kinds=("cold", "hit"),
+        name=WORKLOAD, title=title, x_label="whole request", unit=TIME, kinds=("cold", "hit"),
         mark_label="predicted by the rates", lanes=tuple(lanes), is_log=is_wide(drawn),
         said=(*said, *unknown_lanes(lanes), *left_out(of(samples, WORKLOAD))))
 
 
 def _corner_lanes(corner: Corner) -> list[Lane]:
-    shape = f"{count(corner.prompt)} in, {count(corner.output)} out"
+    shape = f"{count(corner.prompt_tokens)} in, {count(corner.output_tokens)} out"
     found = []
     for kind, measured, predicted in (("cold", corner.cold_s, corner.cold_predicted_s),
                                       ("hit", corner.hit_s, corner.hit_predicted_s)):
@@ -145,14 +146,14 @@ def restore_chart(samples: Sequence[Sample]) -> Chart:
     values = [p for one in series for p in one.points]
     return Chart(
         name=RESTORE, title=_titles(findings) or "Recomputed alone: no way back was tried",
-        x_label="prompt tokens", y_label="TTFT, reading back included", unit=MS,
+        x_label="prompt tokens", y_label="TTFT, reading back included", unit=TIME,
         series=tuple(series), fit=None, at=None,
         is_log=is_wide([x for x, _ in values]) and min(y for _, y in values) > 0,
         said=(*said, *(f.text for f in findings if not f.evidence), *left_out(samples),
               "the line goes through the medians"))
 
 
-def _sooner(finding: Finding) -> str:
+def _sooner(finding: Verdict) -> str:
     tokens = finding.evidence["faster_from_tokens"]
     back = f"{finding.evidence['n_found']} of {finding.evidence['n']} came back"
     return (f"{back}, at no length surely sooner than recomputed" if tokens is None
@@ -163,27 +164,27 @@ def pause_lanes(samples: Sequence[Sample]) -> Lanes:
     """TTFT of the same prompt again after a pause, the first one's as a mark."""
     told = {True: "found", False: "gone", None: "unknown"}
     lanes = tuple(Lane(
-        label=f"after {row['asked_s']:,} s", kind="TTFT again", value=usable(row["ttft_s"]),
-        mark=usable(row["first_ttft_s"]), note=told[row["lived"]]) for row in pause_rows(samples))
+        label=f"after {row.asked_s:,} s", kind="TTFT again", value=usable(row.ttft_s),
+        mark=usable(row.first_ttft_s), note=told[row.lived]) for row in pause_rows(samples))
     title, said = _finding_words(
         next((f for f in restore_findings(samples) if f.arm == "pause"), None), "pauses")
     drawn = [v for lane in lanes for v in (lane.value, lane.mark) if v is not None]
     return Lanes(
-        name=PAUSES, title=title, x_label="TTFT", unit=MS, kinds=("TTFT again",),
+        name=PAUSES, title=title, x_label="TTFT", unit=TIME, kinds=("TTFT again",),
         mark_label="the first time", lanes=lanes, is_log=is_wide(drawn),
         said=(*said, *unknown_lanes(lanes), *clock_words(samples)))
 
 
-def _titles(findings: Iterable[Finding]) -> str:
-    return " · ".join(f"{f.arm}: {in_words(f.code).upper()}" for f in findings)
+def _titles(findings: Iterable[Verdict]) -> str:
+    return " · ".join(f"{f.arm}: {f.code_in_words}" for f in findings)
 
 
-def _finding_words(finding: Finding | None, otherwise: str) -> tuple[str, list[str]]:
+def _finding_words(finding: Verdict | None, otherwise: str) -> tuple[str, list[str]]:
     """A finding's code and first sentence as a title; the other lines of it."""
     if finding is None:
         return otherwise, []
     first, *rest = finding.text.splitlines()
-    return f"{in_words(finding.code).upper()}: {first.rstrip('.')}", rest
+    return f"{finding.code_in_words}: {first.rstrip('.')}", rest
 
 
 def _off(predicted: float | None, measured: float | None) -> str:

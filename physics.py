@@ -4,19 +4,18 @@ depth      decode, and prefill of one more block, over a cached prefix of growin
 workload   a whole request, cold and as a full hit, at four shapes
 
 Written in the manner of `experiments.py`: each yields Samples as they are made. `rates.py` makes
-rates of them, `findings.py` says what follows.
+rates of them, `physics_depth.py` and `physics_workload.py` say what follows.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from common import filler, fit_text
-from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings
-from rates import PRIME
+from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings, with_miss
+from names import COLD_SHAPE, DEPTH, HIT_SHAPE, PRIME, WORKLOAD
 from sample import Sample
 
 # At this --context, the default of local_cache.py, the sizes are these; a smaller one scales them.
@@ -24,14 +23,12 @@ FULL_CONTEXT = 51_000
 DEPTHS = (0, 1000, 4000, 16_000, 48_000)
 CORNERS = ((40_000, 200), (14_700, 540), (5400, 1470), (2000, 4000))
 LEAST_PROMPT, LEAST_OUTPUT = 16, 4
-SIZE_MISS = 0.02
 
 BLOCK_SHARE, BLOCK_LEAST, BLOCK_MOST = 16, 32, 256  # of the context; tokens
 DEPTH_OUTPUT_TOKENS = 32
 PRIME_OUTPUT_TOKENS = 8
 LEAST_REPEATS = 2  # at one depth: with one, the clock could prove no prefix warm
 
-COLD, HIT = "cold/", "hit/"
 BLOCK_TASK = "\n\nName one word of this part.\nAnswer:"
 WORKLOAD_TASK = "\n\nNow write on in the manner of this text; never stop.\n"
 
@@ -74,7 +71,7 @@ def fits(settings: Settings, need: int) -> bool:
     """Whether the server's context, where it is known, holds so many tokens, and what a sized text
     may miss its size by."""
     limit = settings.limit_tokens
-    return limit is None or need + math.ceil(SIZE_MISS * need) <= limit
+    return limit is None or with_miss(need) <= limit
 
 
 def depth(lab: Lab) -> Iterator[Sample]:
@@ -86,7 +83,7 @@ def depth(lab: Lab) -> Iterator[Sample]:
     measured to its end, in random order.
     """
     settings = lab.settings
-    rng = lab.rng("depth")
+    rng = lab.rng(DEPTH)
     chosen = [n for n in depths(settings) if fits(settings, depth_need(settings, n))]
     rounds = range(1, depth_repeats(settings) + 1)
     order = rng.sample(chosen, len(chosen))
@@ -108,7 +105,7 @@ def _conversation(lab: Lab, tokens: int) -> Iterator[Sample]:
     history: Prompt = ()
     if tokens:
         history = (Message(USER, lab.sized(tokens, f"depth/{tokens}")),)
-        sample, answer = lab.ask("depth", f"{PRIME}{tokens}", history, PRIME_OUTPUT_TOKENS,
+        sample, answer = lab.ask(DEPTH, f"{PRIME}{tokens}", history, PRIME_OUTPUT_TOKENS,
                                  cold=True)
         yield sample
         if sample.error is not None:
@@ -118,7 +115,7 @@ def _conversation(lab: Lab, tokens: int) -> Iterator[Sample]:
         block = _block(lab, f"depth/{tokens}/{repeat}")
         text = block if tokens else lab.opening() + block
         prompt = (*history, Message(USER, text))
-        sample, answer = lab.ask("depth", str(tokens), prompt, DEPTH_OUTPUT_TOKENS,
+        sample, answer = lab.ask(DEPTH, str(tokens), prompt, DEPTH_OUTPUT_TOKENS,
                                  repeat=repeat, turn=repeat + 1 if tokens else 1,
                                  cold=not tokens)
         yield sample
@@ -143,17 +140,17 @@ def workload(lab: Lab) -> Iterator[Sample]:
     A corner whose cold request failed is not asked again.
     """
     settings = lab.settings
-    rng = lab.rng("workload")
+    rng = lab.rng(WORKLOAD)
     chosen = [c for c in corners(settings) if fits(settings, sum(c))]
     for prompt_tokens, output_tokens in rng.sample(chosen, len(chosen)):
         shape = f"{prompt_tokens}x{output_tokens}"
         text = lab.sized(prompt_tokens, f"workload/{shape}", task=WORKLOAD_TASK)
         prompt = (Message(USER, text),)
-        sample, _ = lab.ask("workload", COLD + shape, prompt, output_tokens, cold=True)
+        sample, _ = lab.ask(WORKLOAD, COLD_SHAPE + shape, prompt, output_tokens, cold=True)
         yield sample
         if sample.error is not None:
             continue
-        yield lab.ask("workload", HIT + shape, prompt, output_tokens, turn=2)[0]
+        yield lab.ask(WORKLOAD, HIT_SHAPE + shape, prompt, output_tokens, turn=2)[0]
 
 
 def with_note(sample: Sample, note: str) -> Sample:

@@ -9,13 +9,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from common import LEVEL
+from figures import between, ms, percent
 from fitting import Fit, fit_relative
-from physics_finding import Finding, between, number, percent
+from names import DEPTH, LENGTH, PRIME
 from rates import (
-    DEPTH,
-    LENGTH,
     LINEAR,
-    PRIME,
     QUADRATIC,
     SUBLINEAR,
     UNDECIDED,
@@ -25,6 +24,7 @@ from rates import (
     prefill_of,
 )
 from summary import median, of, prefill_s, recomputed_tokens
+from verdict import Verdict
 
 if TYPE_CHECKING:
     from sample import Sample
@@ -33,17 +33,16 @@ SLOWER, STEADY, NO_RATE = "slower", "steady", "no_rate"
 # Of the decode time, from the shallowest context to the deepest: within this it is steady.
 STEADY_SHARE = 0.10
 WARM_SHARE = 0.5  # of the prefix reused, from which it was warm
-LEVEL = 0.05
 
 
-def fit_finding(samples: Sequence[Sample]) -> Finding | None:
+def fit_finding(samples: Sequence[Sample]) -> Verdict | None:
     """Whether TTFT grows linearly with the prompt, from what fixed part, and what of it a cache
     could remove; None where nothing of *length* was asked."""
     if not of(samples, LENGTH):
         return None
     fitted = prefill_of(samples)
     if fitted is None:
-        return Finding(experiment="fit", arm="prefill", code=UNDECIDED,
+        return Verdict(experiment="fit", arm="prefill", code=UNDECIDED,
                        text="At least three cold requests of two sizes are needed; give more "
                        "--lengths or --repeats.")
     lines = [_shape_of(fitted), _fixed_part(fitted)]
@@ -58,7 +57,7 @@ def fit_finding(samples: Sequence[Sample]) -> Finding | None:
         "removable_share_at_least": {str(n): fitted.removable_at_least(n)
                                      for n in (fitted.shortest, fitted.longest)},
         "n": fitted.fit.n, "shortest": fitted.shortest, "longest": fitted.longest}
-    return Finding(experiment="fit", arm="prefill", code=fitted.kind, text="\n".join(lines),
+    return Verdict(experiment="fit", arm="prefill", code=fitted.kind, text="\n".join(lines),
                    evidence=evidence)
 
 
@@ -87,7 +86,7 @@ def _fixed_part(fitted: Prefill) -> str:
         sure = "" if least is None else f" ({percent(least)} at least)"
         shares.append(f"{percent(fitted.removable(tokens))}{sure} of TTFT at {tokens:,} tokens")
     of_it = ", ".join(shares)
-    told = f"{number(1000 * fixed)} ms {between(interval, 1000)}"
+    told = f"{ms(fixed)} ms {between(interval, 1000)}"
     if interval is not None and interval[0] <= 0:
         return f"The fixed part, {told}, can't be told from none; a cache could remove {of_it}."
     return f"A cache can't remove the fixed part, {told}; it could remove {of_it}."
@@ -170,13 +169,13 @@ def warm_words(samples: Sequence[Sample]) -> str:
             f"sooner than the cold one (p {p:.2g}{sure}).")
 
 
-def depth_finding(samples: Sequence[Sample]) -> Finding | None:
+def depth_finding(samples: Sequence[Sample]) -> Verdict | None:
     """What a token costs over a longer prefix; None where nothing of *depth* was asked."""
     if not of(samples, DEPTH):
         return None
     decode = decode_of(samples)
     if decode is None:
-        return Finding(experiment="depth", arm="decode", code=NO_RATE,
+        return Verdict(experiment=DEPTH, arm="decode", code=NO_RATE,
                        text="No rate of decode is known: no answer came token by token.")
     evidence: dict[str, Any] = {
         "s_per_step": decode.fit.coefficients[0], "s_per_step_per_token": None, "interval": None,
@@ -194,7 +193,7 @@ def depth_finding(samples: Sequence[Sample]) -> Finding | None:
             evidence |= {"block_tokens": tokens,
                          "s_per_token_squared": block.coefficients[1] / (2 * tokens)}
     if decode.fit.n < 2:
-        return Finding(experiment="depth", arm="decode", code=UNDECIDED, evidence=evidence,
+        return Verdict(experiment=DEPTH, arm="decode", code=UNDECIDED, evidence=evidence,
                        text="One depth alone fits this server: nothing to compare.")
     interval = decode.fit.interval((0, 1))
     evidence |= {"s_per_step_per_token": decode.slope, "interval": interval}
@@ -204,13 +203,13 @@ def depth_finding(samples: Sequence[Sample]) -> Finding | None:
     if interval is not None:
         moved = [abs(bound) * reach / first for bound in interval]
         code = SLOWER if interval[0] > 0 else STEADY if max(moved) <= STEADY_SHARE else UNDECIDED
-    told = (f"a token takes {number(1000 * first)} ms over {decode.shallowest:,.0f} tokens of "
-            f"context and {number(1000 * last)} ms over {decode.deepest:,.0f}")
+    told = (f"a token takes {ms(first)} ms over {decode.shallowest:,.0f} tokens of "
+            f"context and {ms(last)} ms over {decode.deepest:,.0f}")
     text = {
         SLOWER: f"A longer prefix makes each token slower, cached or not: {told}.",
         STEADY: f"Decode is steady over this range: {told}.",
         UNDECIDED: f"By the line, {told}; its slope is within its error of none, and of more. "
                    "More --repeats or a larger --context would tell.",
     }[code]
-    return Finding(experiment="depth", arm="decode", code=code, evidence=evidence,
+    return Verdict(experiment=DEPTH, arm="decode", code=code, evidence=evidence,
                    text=f"{text}\n{warm_words(samples)}")

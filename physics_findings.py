@@ -6,23 +6,23 @@ Pure functions over the samples of one run; `physics_tables.py` draws them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from figures import ms
+from found_again import was_found, was_found_again
+from names import DISK, FIRST, HOST, NO_DISK, PAUSE, RECOMPUTE, RESTORE, SLOT
 from physics_depth import depth_finding, fit_finding
-from physics_finding import Finding, number
-from physics_restore import DISK, FIRST, HOST, NO_DISK, PAUSE, RECOMPUTE, RESTORE, SLOT
 from physics_workload import asked_findings, workload_finding
 from summary import median, of
+from verdict import Verdict
 
 if TYPE_CHECKING:
     from sample import Sample
 
 RESTORED, NOT_RESTORED, MIXED, NOT_OFFERED = "restored", "not_restored", "mixed", "not_offered"
 LIVES, GONE, UNTIMED = "lives", "gone", "not_known"
-FOUND_SHARE = 0.5  # of the prompt reused, from which it was found again
-FASTER_SHARE = 0.5  # of the first TTFT, below which a repeat is consistent with a hit
 WAYS = {SLOT: "in the slot", HOST: "from host memory", DISK: "from disk"}
 
 
@@ -43,11 +43,6 @@ def by_way(samples: Sequence[Sample], way: str) -> dict[int, list[Sample]]:
     return dict(sorted(found.items()))
 
 
-def was_found(sample: Sample) -> bool:
-    """Whether most of the prompt came back, by the server's count."""
-    return (sample.reported_reuse or 0.0) >= FOUND_SHARE
-
-
 def beats_from(samples: Sequence[Sample], way: str) -> int | None:
     """The shortest length from which on every prompt came back, the slowest sooner than the
     recomputation; None where that is so at no length."""
@@ -63,7 +58,7 @@ def beats_from(samples: Sequence[Sample], way: str) -> int | None:
     return shortest
 
 
-def way_finding(samples: Sequence[Sample], way: str) -> Finding | None:
+def way_finding(samples: Sequence[Sample], way: str) -> Verdict | None:
     """What coming back in one way brings; None where the way was not tried."""
     found = by_way(samples, way)
     name = way.rstrip("/")
@@ -71,7 +66,7 @@ def way_finding(samples: Sequence[Sample], way: str) -> Finding | None:
         refused = [n for s in of(samples, RESTORE) for n in s.notes if n.startswith(NO_DISK)]
         if way != DISK or not refused:
             return None
-        return Finding(experiment=RESTORE, arm=name, code=NOT_OFFERED,
+        return Verdict(experiment=RESTORE, arm=name, code=NOT_OFFERED,
                        text="This server saves no slot: start it with --slot-save-path DIR.")
     every = [s for at_length in found.values() for s in at_length]
     back = sum(map(was_found, every))
@@ -85,9 +80,9 @@ def way_finding(samples: Sequence[Sample], way: str) -> Finding | None:
     if code == NOT_RESTORED:
         remedy = ("start it with --cache-ram MIB"
                   if way == HOST else "this server or model reuses no prefix here")
-        return Finding(experiment=RESTORE, arm=name, code=code, evidence=evidence,
+        return Verdict(experiment=RESTORE, arm=name, code=code, evidence=evidence,
                        text=f"No prompt came back {WAYS[way]}: all was recomputed; {remedy}.")
-    return Finding(experiment=RESTORE, arm=name, code=code, evidence=evidence,
+    return Verdict(experiment=RESTORE, arm=name, code=code, evidence=evidence,
                    text=_way_words(samples, way, shortest, back, len(every)))
 
 
@@ -100,16 +95,39 @@ def _way_words(
     cold = median(by_way(samples, RECOMPUTE).get(longest, []), waited_s)
     warm = median(found[longest], waited_s)
     if warm is not None and cold is not None:
-        text += (f" At {longest:,} tokens the first token took {number(1000 * warm)} ms, "
-                 f"recomputed {number(1000 * cold)} ms.")
+        text += (f" At {longest:,} tokens the first token took {ms(warm)} ms, "
+                 f"recomputed {ms(cold)} ms.")
     if shortest is None:
         return f"{text} At no length on up to the longest was that surely sooner."
     at_most = "at most " if shortest == min(found) else ""
     return f"{text} It is sooner from {at_most}{shortest:,} tokens on."
 
 
-def pause_rows(samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    """A row a pause: asked_s, really_s, cached, prompt, ttft_s, first_ttft_s, lived."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRow:
+    """A prefix asked for again after a pause; None is not known.
+
+    really_s: from the end of the first request to the second · first_ttft_s: of the first one ·
+    lived: whether the prefix was found again.
+    """
+
+    asked_s: int
+    really_s: float
+    cached_tokens: int | None
+    prompt_tokens: int | None
+    ttft_s: float | None
+    first_ttft_s: float | None
+    lived: bool | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As the record has it."""
+        return {"asked_s": self.asked_s, "really_s": self.really_s, "cached": self.cached_tokens,
+                "prompt": self.prompt_tokens, "ttft_s": self.ttft_s,
+                "first_ttft_s": self.first_ttft_s, "lived": self.lived}
+
+
+def pause_rows(samples: Sequence[Sample]) -> list[PauseRow]:
+    """A row a pause whose first and second request count, the shortest first."""
     of_restore = [s for s in of(samples, RESTORE) if s.counts]
     first = {s.arm.removeprefix(FIRST): s for s in of_restore if s.arm.startswith(FIRST)}
     rows = []
@@ -117,40 +135,27 @@ def pause_rows(samples: Sequence[Sample]) -> list[dict[str, Any]]:
         before = first.get(sample.arm.removeprefix(PAUSE))
         if not sample.arm.startswith(PAUSE) or before is None:
             continue
-        between = (datetime.fromisoformat(sample.sent_at)
-                   - datetime.fromisoformat(before.sent_at)).total_seconds()
-        rows.append({
-            "asked_s": int(sample.arm.removeprefix(PAUSE)),
-            "really_s": max(0.0, between - (before.total_s or 0.0)),
-            "cached": sample.cached_tokens, "prompt": sample.prompt_tokens,
-            "ttft_s": sample.ttft_s, "first_ttft_s": before.ttft_s,
-            "lived": _lived(before, sample)})
-    return sorted(rows, key=_asked)
+        between_s = (datetime.fromisoformat(sample.sent_at)
+                     - datetime.fromisoformat(before.sent_at)).total_seconds()
+        rows.append(PauseRow(
+            asked_s=int(sample.arm.removeprefix(PAUSE)),
+            really_s=max(0.0, between_s - (before.total_s or 0.0)),
+            cached_tokens=sample.cached_tokens, prompt_tokens=sample.prompt_tokens,
+            ttft_s=sample.ttft_s, first_ttft_s=before.ttft_s,
+            lived=was_found_again(before, sample)))
+    return sorted(rows, key=lambda row: row.asked_s)
 
 
-def _asked(row: dict[str, Any]) -> int:
-    return int(row["asked_s"])
-
-
-def _lived(before: Sample, after: Sample) -> bool | None:
-    """By count, else by a first token in less than half the time; None where neither is known."""
-    if after.reported_reuse is not None:
-        return was_found(after)
-    if not before.ttft_s or after.ttft_s is None:
-        return None
-    return after.ttft_s < FASTER_SHARE * before.ttft_s
-
-
-def pause_finding(samples: Sequence[Sample]) -> Finding | None:
+def pause_finding(samples: Sequence[Sample]) -> Verdict | None:
     """How long a prefix lives; None where no pause was tried."""
-    rows = [row for row in pause_rows(samples) if row["lived"] is not None]
+    rows = [row for row in pause_rows(samples) if row.lived is not None]
     tried = [s for s in of(samples, RESTORE) if s.arm.startswith(PAUSE)]
     if not tried:
         return None
-    evidence: dict[str, Any] = {"pauses": rows}
-    lived = [row["asked_s"] for row in rows if row["lived"]]
-    gone = [row["asked_s"] for row in rows if not row["lived"]]
-    counted = all(row["cached"] is not None for row in rows)
+    evidence: dict[str, Any] = {"pauses": [row.to_json() for row in rows]}
+    lived = [row.asked_s for row in rows if row.lived]
+    gone = [row.asked_s for row in rows if not row.lived]
+    counted = all(row.cached_tokens is not None for row in rows)
     source = "" if counted else (" This is by the clock alone, one request a pause: consistent "
                                  "with, and no proof.")
     if not rows:
@@ -166,7 +171,7 @@ def pause_finding(samples: Sequence[Sample]) -> Finding | None:
     else:
         code, text = MIXED, (f"Found after {_list(lived)} s, gone after {_list(gone)} s: no "
                              "lifetime does that; other prompts, other machines or chance do.")
-    return Finding(experiment=RESTORE, arm="pause", code=code, text=text + source,
+    return Verdict(experiment=RESTORE, arm="pause", code=code, text=text + source,
                    evidence=evidence)
 
 
@@ -174,13 +179,13 @@ def _list(values: Sequence[int]) -> str:
     return ", ".join(f"{value:,}" for value in values)
 
 
-def restore_findings(samples: Sequence[Sample]) -> list[Finding]:
+def restore_findings(samples: Sequence[Sample]) -> list[Verdict]:
     """One a way, and one on the pauses."""
     found = [*(way_finding(samples, way) for way in WAYS), pause_finding(samples)]
     return [finding for finding in found if finding is not None]
 
 
-def found(samples: Sequence[Sample], settings: Mapping[str, Any] | None = None) -> list[Finding]:
+def found(samples: Sequence[Sample], settings: Mapping[str, Any] | None = None) -> list[Verdict]:
     """All that these experiments say of a run, in the order in which they are printed.
 
     settings: of the record, for the user's own shapes and traffic.

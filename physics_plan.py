@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import physics
 import physics_restore
 from lab import Settings
+from names import DEPTH, RESTORE, WORKLOAD
 
 OTHER_TOKENS = 60  # of a short prompt that takes a slot
 
@@ -26,22 +27,22 @@ def sizes(settings: Settings, *, native: bool) -> list[Size]:
     found = []
     chosen = settings.experiments
     smaller = "give a smaller --context"
-    if "depth" in chosen:
-        found += [Size(experiment="depth", what=f"depth {n:,}",
+    if DEPTH in chosen:
+        found += [Size(experiment=DEPTH, what=f"depth {n:,}",
                        need_tokens=physics.depth_need(settings, n), remedy=smaller)
                   for n in physics.depths(settings)]
-    if "workload" in chosen:
-        found += [Size(experiment="workload", what=f"workload {prompt:,} in, {output:,} out",
+    if WORKLOAD in chosen:
+        found += [Size(experiment=WORKLOAD, what=f"workload {prompt:,} in, {output:,} out",
                        need_tokens=prompt + output, remedy=smaller)
                   for prompt, output in physics.corners(settings)]
-    if "restore" in chosen:
+    if RESTORE in chosen:
         answer = physics_restore.OUTPUT_TOKENS
         if native:
-            found += [Size(experiment="restore", what=f"restore {n:,}", need_tokens=n + answer,
+            found += [Size(experiment=RESTORE, what=f"restore {n:,}", need_tokens=n + answer,
                            remedy="give other --lengths")
                       for n in physics_restore.lengths(settings)]
         if settings.pauses:
-            found.append(Size(experiment="restore", what="restore with pauses",
+            found.append(Size(experiment=RESTORE, what="restore with pauses",
                               need_tokens=physics_restore.pause_tokens(settings) + answer,
                               remedy=smaller))
     return found
@@ -49,8 +50,8 @@ def sizes(settings: Settings, *, native: bool) -> list[Size]:
 
 def sent(settings: Settings, *, native: bool) -> dict[str, tuple[int, int, int]]:
     """Requests, input tokens and output tokens of each, of the sizes that fit."""
-    return {"depth": _depth(settings), "workload": _workload(settings),
-            "restore": _restore(settings, native=native), "fit": (0, 0, 0)}
+    return {DEPTH: _depth(settings), WORKLOAD: _workload(settings),
+            RESTORE: _restore(settings, native=native), "fit": (0, 0, 0)}
 
 
 def _depth(settings: Settings) -> tuple[int, int, int]:
@@ -96,6 +97,6 @@ def _restore(settings: Settings, *, native: bool) -> tuple[int, int, int]:
 
 def waiting_s(settings: Settings, *, native: bool) -> int:
     """Seconds that the pauses of *restore* take, all in all."""
-    if "restore" not in settings.experiments or not settings.pauses:
+    if RESTORE not in settings.experiments or not settings.pauses:
         return 0
     return sum(settings.pauses) if native else max(settings.pauses)

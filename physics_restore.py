@@ -13,14 +13,12 @@ from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from common import filler
-from lab import USER, Lab, Message, Prompt, Settings
+from lab import USER, WORD_TASK, Lab, Message, Prompt, Settings
+from names import DISK, FIRST, HOST, NO_DISK, OTHER, PAUSE, RECOMPUTE, RESTORE, SLOT
 from physics import LEAST_PROMPT, fits, with_note
 from sample import Restored, Sample
 from timing import RequestFailed, clock
 
-RESTORE = "restore"
-RECOMPUTE, SLOT, HOST, DISK, OTHER = "recompute/", "slot/", "host/", "disk/", "other/"
-PAUSE, FIRST = "pause/", "first/"
 OUTPUT_TOKENS = 8
 OTHER_WORDS = 12
 LEAST_LENGTH = 256
@@ -29,10 +27,8 @@ MOST_OTHERS = 16  # prompts that take the slots, one a slot
 PAUSE_TOKENS = 8000  # of a prefix that waits; fewer where --context is smaller
 PAUSE_STEP_S = 1.0
 SLOT_FILE = "llm-request-timing.slot"
-TASK = "\n\nName one word of this text.\nAnswer:"
 
 NOT_SUPPORTED = 501  # of a server without --slot-save-path
-NO_DISK = "no_disk: the server saves no slot"
 NOT_TAKEN = "void: no other prompt took the slot"
 
 
@@ -79,7 +75,7 @@ def restore(
 
 def _ways(lab: Lab, tokens: int, store: _Store, slots: int) -> Iterator[Sample]:
     """One prompt: recomputed once, then found again in each way, `repeats` times."""
-    text = lab.sized(tokens, f"restore/{tokens}", task=TASK)
+    text = lab.sized(tokens, f"restore/{tokens}", task=WORD_TASK)
     prompt = (Message(USER, text),)
     first, _ = lab.ask(RESTORE, f"{RECOMPUTE}{tokens}", prompt, OUTPUT_TOKENS, cold=True)
     if first.error is None:
@@ -113,7 +109,7 @@ def _take_the_slots(
     """Short prompts of other beginnings, until one has taken the holder's slot; whether it did."""
     slot = holder.server.id_slot if holder.server else None
     for turn in range(1, min(slots, MOST_OTHERS) + 1):
-        text = lab.opening() + filler(f"{lab.settings.seed}/other", OTHER_WORDS) + TASK
+        text = lab.opening() + filler(f"{lab.settings.seed}/other", OTHER_WORDS) + WORD_TASK
         other, _ = lab.ask(RESTORE, f"{OTHER}{tokens}", (Message(USER, text),), 1, turn=turn,
                            repeat=repeat, cold=True)
         yield other
@@ -186,8 +182,9 @@ def pauses(
     longest pause; where one slot holds one, they take turns.
     """
     waits = [0, *lab.settings.pauses]
+    tokens = pause_tokens(lab.settings)
     prompts: dict[int, Prompt] = {
-        wait: (Message(USER, lab.sized(pause_tokens(lab.settings), f"pause/{wait}", task=TASK)),)
+        wait: (Message(USER, lab.sized(tokens, f"pause/{wait}", task=WORD_TASK)),)
         for wait in waits}
     # The longest is read first: it has the time of all the others.
     together = waits[:0:-1] if lab.backend.interleave_arms else []

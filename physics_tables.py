@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from figures import UNKNOWN, count, figures, ms
+from figures import UNKNOWN, between, count, figures, ms, percent_cell
+from names import DEPTH, DISK, HOST, LENGTH, RECOMPUTE, RESTORE, SLOT, WORKLOAD
 from physics_depth import (
     before,
     block_fit,
@@ -15,9 +16,7 @@ from physics_depth import (
     fit_finding,
     fresh_tokens,
 )
-from physics_finding import Finding, between, number
 from physics_findings import by_way, pause_rows, restore_findings, waited_s
-from physics_restore import DISK, HOST, RECOMPUTE, RESTORE, SLOT
 from physics_workload import (
     asked_findings,
     corners_of,
@@ -26,8 +25,6 @@ from physics_workload import (
     workload_finding,
 )
 from rates import (
-    DEPTH,
-    LENGTH,
     LINEAR,
     Rates,
     cold_prompts,
@@ -43,10 +40,10 @@ from remarks import COLUMNS, remarks
 from sample import Sample
 from summary import median, of, recomputed_tokens
 from tables import inverse, per_s, quartiles_ms, table
+from verdict import Verdict
 
 GRID_OUTPUTS = (10, 100, 1000, 4000)
 GRID_STEPS = (1 / 64, 1 / 16, 1 / 4, 1, 4)  # of the longest prompt measured
-WORKLOAD = "workload"
 
 
 def blocks(samples: Sequence[Sample], settings: Mapping[str, Any]) -> list[str]:
@@ -68,21 +65,16 @@ def blocks(samples: Sequence[Sample], settings: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def finding_lines(finding: Finding) -> str:
+def finding_lines(finding: Verdict) -> str:
     """A finding in plain lines, as a verdict is printed."""
     first, *rest = finding.text.replace(" %", "\u00a0%").splitlines()  # no line ends there
     lines = textwrap.wrap(f"{finding.experiment}, {finding.arm}: "
-                          f"{finding.code.upper().replace('_', ' ')}. {first}",
+                          f"{finding.code_in_words}. {first}",
                           COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
     for text in rest:
         lines += textwrap.wrap(text, COLUMNS, initial_indent="  ", subsequent_indent="  ",
                                break_on_hyphens=False)
     return "\n".join(lines).replace("\u00a0", " ")
-
-
-def share(value: float | None) -> str:
-    """98.7%, in a column."""
-    return UNKNOWN if value is None else f"{100 * value:.1f}%"
 
 
 def fit_table(samples: Sequence[Sample]) -> str:
@@ -105,7 +97,7 @@ def fit_table(samples: Sequence[Sample]) -> str:
     for arm in sorted(lengths, key=int):
         tokens = round(median(lengths[arm], lambda s: s.prompt_tokens) or 0)
         by_length.append([count(tokens), ms(median(lengths[arm], lambda s: s.ttft_s)),
-                          ms(fitted.ttft_s(tokens)), share(fitted.removable(tokens)),
+                          ms(fitted.ttft_s(tokens)), percent_cell(fitted.removable(tokens)),
                           str(len(lengths[arm]))])
     also = " and depth" if len(cold_prompts(samples)) > sum(map(len, lengths.values())) else ""
     how = "" if fitted.kind == LINEAR or len(fitted.fit.coefficients) == 3 else " (as a line)"
@@ -163,9 +155,10 @@ def workload_table(samples: Sequence[Sample]) -> str:
              "          pred.: predicted by the rates of length and depth")
     headers = ["input", "output", "cold ms", "pred.", "hit ms", "pred.", "saved", "pred.",
                "ms/tok", "hit"]
-    rows = [[count(c.prompt), count(c.output), ms(c.cold_s), ms(c.cold_predicted_s), ms(c.hit_s),
-             ms(c.hit_predicted_s), share(c.saved), share(c.saved_predicted), ms(c.cold_step_s),
-             ms(c.hit_step_s)] for c in corners_of(samples)]
+    rows = [[count(c.prompt_tokens), count(c.output_tokens), ms(c.cold_s),
+             ms(c.cold_predicted_s), ms(c.hit_s), ms(c.hit_predicted_s), percent_cell(c.saved),
+             percent_cell(c.saved_predicted), ms(c.cold_step_s), ms(c.hit_step_s)]
+            for c in corners_of(samples)]
     lines = [title, table(headers, rows),
              "ms/tok, hit: decode, ms a token, of the cold request and of the hit",
              remarks(of(samples, WORKLOAD))]
@@ -188,7 +181,7 @@ def grid(rates: Rates) -> str:
         for output in GRID_OUTPUTS:
             cold, hit = (rates.seconds(load(prompt, cached, output)) for cached in (0, prompt))
             far = "*" if is_far(rates, prompt, output) else " "
-            cells.append((share(1 - hit / cold) if 0 < hit <= cold else UNKNOWN) + far)
+            cells.append((percent_cell(1 - hit / cold) if 0 < hit <= cold else UNKNOWN) + far)
         rows.append([count(prompt), *cells])
     headers = ["input", *(f"{count(output)} out " for output in GRID_OUTPUTS)]
     return (f"a full hit saves, of the whole time (predicted)\n{table(headers, rows)}\n"
@@ -221,9 +214,9 @@ def restore_table(samples: Sequence[Sample]) -> str:
         told = {True: "yes", False: "no", None: UNKNOWN}
         lines += ["restore: the same prompt again after a pause",
                   table(["pause s", "really", "input", "cached", "TTFT ms", "first ms", "found"],
-                        [[count(row["asked_s"]), number(row["really_s"]), count(row["prompt"]),
-                          count(row["cached"]), ms(row["ttft_s"]), ms(row["first_ttft_s"]),
-                          told[row["lived"]]] for row in pauses])]
+                        [[count(p.asked_s), figures(p.really_s), count(p.prompt_tokens),
+                          count(p.cached_tokens), ms(p.ttft_s), ms(p.first_ttft_s),
+                          told[p.lived]] for p in pauses])]
     lines.append(remarks(of(samples, RESTORE)))
     lines += map(finding_lines, restore_findings(samples))
     return "\n".join(line for line in lines if line)

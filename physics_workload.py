@@ -6,29 +6,30 @@ Pure functions over the samples of one run; `physics_tables.py` draws them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from common import ratio
-from physics import COLD, HIT
-from physics_finding import Finding, between, number, percent
+from figures import between, figures, percent
+from found_again import was_found_again
+from names import COLD_SHAPE, HIT_SHAPE, WORKLOAD
 from rates import Load, Rates, load, rates_of, step_s
 from summary import of
+from verdict import Verdict
 
 if TYPE_CHECKING:
     from sample import Sample
 
 AS_PREDICTED, OFF, NO_HIT, NO_RATES = "as_predicted", "off", "no_hit", "no_rates"
 PREDICTION_BAR = 0.10  # a prediction of a whole request's time within this is as good as measured
-WARM_SHARE = 0.5  # of the prompt reused, from which a repeat is a hit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corner:
     """One shape of *workload*: seconds of the whole request, measured and predicted."""
 
-    prompt: int  # tokens, as counted
-    output: int
+    prompt_tokens: int  # as counted
+    output_tokens: int
     cold_s: float | None
     hit_s: float | None
     cold_predicted_s: float | None
@@ -36,6 +37,15 @@ class Corner:
     cold_step_s: float | None
     hit_step_s: float | None
     reused: bool | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As the record has it."""
+        return {"prompt": self.prompt_tokens, "output": self.output_tokens,
+                "cold_s": self.cold_s, "hit_s": self.hit_s,
+                "cold_predicted_s": self.cold_predicted_s,
+                "hit_predicted_s": self.hit_predicted_s, "cold_step_s": self.cold_step_s,
+                "hit_step_s": self.hit_step_s, "reused": self.reused, "saved": self.saved,
+                "saved_predicted": self.saved_predicted}
 
     @property
     def saved(self) -> float | None:
@@ -53,44 +63,34 @@ class Corner:
 def corners_of(samples: Sequence[Sample]) -> list[Corner]:
     """The shapes of *workload*, the longest prompt first."""
     rates = rates_of(samples)
-    of_workload = [s for s in of(samples, "workload") if s.counts]
+    of_workload = [s for s in of(samples, WORKLOAD) if s.counts]
     by_arm: dict[str, Sample] = {s.arm: s for s in of_workload}
     corners = []
     for arm, cold in by_arm.items():
-        if not arm.startswith(COLD):
+        if not arm.startswith(COLD_SHAPE):
             continue
-        hit = by_arm.get(HIT + arm.removeprefix(COLD))
+        hit = by_arm.get(HIT_SHAPE + arm.removeprefix(COLD_SHAPE))
         prompt, output = cold.prompt_tokens, cold.output_tokens
         if not prompt or not output:
             continue
         corners.append(Corner(
-            prompt=prompt, output=output, cold_s=cold.total_s,
+            prompt_tokens=prompt, output_tokens=output, cold_s=cold.total_s,
             hit_s=hit.total_s if hit else None,
             cold_predicted_s=rates.seconds(load(prompt, 0, output)) if rates else None,
             hit_predicted_s=rates.seconds(load(prompt, prompt, output)) if rates else None,
             cold_step_s=step_s(cold), hit_step_s=step_s(hit) if hit else None,
-            reused=None if hit is None else _was_reused(cold, hit)))
-    return sorted(corners, key=lambda c: -c.prompt)
+            reused=None if hit is None else was_found_again(cold, hit)))
+    return sorted(corners, key=lambda c: -c.prompt_tokens)
 
 
-def _was_reused(cold: Sample, hit: Sample) -> bool | None:
-    """By count, else by a first token that came in half the time."""
-    if hit.reported_reuse is not None:
-        return hit.reported_reuse >= WARM_SHARE
-    if hit.ttft_s is None or not cold.ttft_s:
-        return None
-    return hit.ttft_s <= WARM_SHARE * cold.ttft_s
-
-
-def workload_finding(samples: Sequence[Sample]) -> Finding | None:
+def workload_finding(samples: Sequence[Sample]) -> Verdict | None:
     """How well the rates predicted whole requests; None where nothing of *workload* was asked."""
-    if not of(samples, "workload"):
+    if not of(samples, WORKLOAD):
         return None
     corners = corners_of(samples)
-    evidence: dict[str, Any] = {"corners": [
-        asdict(c) | {"saved": c.saved, "saved_predicted": c.saved_predicted} for c in corners]}
+    evidence: dict[str, Any] = {"corners": [c.to_json() for c in corners]}
     if rates_of(samples) is None:
-        return Finding(experiment="workload", arm="prediction", code=NO_RATES, evidence=evidence,
+        return Verdict(experiment=WORKLOAD, arm="prediction", code=NO_RATES, evidence=evidence,
                        text="No rates are known to predict from: that takes length and depth.")
     missed = [c for c in corners if c.reused is False]
     pairs = [(c.cold_s, c.cold_predicted_s) for c in corners] + [
@@ -117,13 +117,13 @@ def workload_finding(samples: Sequence[Sample]) -> Finding | None:
     if len(saved) > 1:
         most, least = max(saved, key=_second), min(saved, key=_second)
         lines.append(" ".join(_saved(c, of_all) for c, of_all in (most, least)))
-    return Finding(experiment="workload", arm="prediction", code=code, text="\n".join(lines),
+    return Verdict(experiment=WORKLOAD, arm="prediction", code=code, text="\n".join(lines),
                    evidence=evidence)
 
 
 def _saved(corner: Corner, of_all: float) -> str:
     """What the hit saved of one corner; less than nothing is noise, and is said as that."""
-    shape = f"{corner.prompt:,} in, {corner.output:,} out"
+    shape = f"{corner.prompt_tokens:,} in, {corner.output_tokens:,} out"
     if of_all < 0:
         return f"Of {shape}, the hit took longer than the cold request: noise is all there is."
     return f"A full hit saved {percent(of_all)} of {shape}."
@@ -133,25 +133,25 @@ def _second(pair: tuple[Corner, float]) -> float:
     return pair[1]
 
 
-def shape_finding(rates: Rates, prompt: int, output: int) -> Finding:
+def shape_finding(rates: Rates, prompt: int, output: int) -> Verdict:
     """What a full hit would save a request of the user's own shape."""
     cold, hit = load(prompt, 0, output), load(prompt, prompt, output)
     whole, rest = rates.seconds(cold), rates.seconds(hit)
     interval = rates.saved_interval_s(cold, hit)
     far = is_far(rates, prompt, output)
     left = ratio(rest, whole) or 0.0
-    text = (f"Cold {number(whole)} s, of which prefill {number(rates.prefill_s(cold))} s and "
-            f"decode {number(rates.decode_s(cold))} s. A full hit leaves {number(rest)} s: it "
-            f"saves {percent(1 - left)}, {number(whole - rest)} s {between(interval)}.")
+    text = (f"Cold {figures(whole)} s, of which prefill {figures(rates.prefill_s(cold))} s and "
+            f"decode {figures(rates.decode_s(cold))} s. A full hit leaves {figures(rest)} s: it "
+            f"saves {percent(1 - left)}, {figures(whole - rest)} s {between(interval)}.")
     if far:
         text += f"\nThat is beyond what was measured ({measured_range(rates)})."
-    return Finding(
-        experiment="workload", arm=f"{prompt}x{output}", code="predicted", text=text,
+    return Verdict(
+        experiment=WORKLOAD, arm=f"{prompt}x{output}", code="predicted", text=text,
         evidence={"cold_s": whole, "hit_s": rest, "saved_s": whole - rest,
                   "saved_s_interval": interval, "extrapolated": far})
 
 
-def traffic_finding(rates: Rates, traffic: Mapping[str, Any]) -> Finding:
+def traffic_finding(rates: Rates, traffic: Mapping[str, Any]) -> Verdict:
     """What share of a traffic mix's whole time caching removes, and could remove."""
     cold, warm, full = (Load(**traffic[name]) for name in ("cold", "warm", "full"))
     whole, cached, least = map(rates.seconds, (cold, warm, full))
@@ -160,12 +160,12 @@ def traffic_finding(rates: Rates, traffic: Mapping[str, Any]) -> Finding:
     decode = ratio(rates.decode_s(cold), whole) or 0.0
     text = (f"{cold.requests:,} requests: {tokens['prompt']:,} tokens in, {tokens['cached']:,} of "
             f"them cached, {tokens['output']:,} out.\n"
-            f"Without a cache they take {number(whole)} s one after the other; with those tokens "
-            f"cached {number(cached)} s: {percent(removed)} of the time is removed.\n"
+            f"Without a cache they take {figures(whole)} s one after the other; with those tokens "
+            f"cached {figures(cached)} s: {percent(removed)} of the time is removed.\n"
             f"If every prompt were a full hit, {percent(removable)}: no cache could remove "
             f"more. {percent(decode)} of the time is decode.")
-    return Finding(
-        experiment="workload", arm=str(traffic["file"]), code="predicted", text=text,
+    return Verdict(
+        experiment=WORKLOAD, arm=str(traffic["file"]), code="predicted", text=text,
         evidence={"cold_s": whole, "cached_s": cached,
                   "full_hit_s": least,
                   "removed_share": removed,
@@ -185,14 +185,14 @@ def measured_range(rates: Rates) -> str:
             f"up to {rates.decode.deepest:,.0f}")
 
 
-def asked_findings(samples: Sequence[Sample], settings: Mapping[str, Any]) -> list[Finding]:
+def asked_findings(samples: Sequence[Sample], settings: Mapping[str, Any]) -> list[Verdict]:
     """Those on the user's own shapes and traffic."""
     shapes, traffic = settings.get("shapes") or (), settings.get("traffic")
     if not shapes and not traffic:
         return []
     rates = rates_of(samples)
     if rates is None:
-        return [Finding(experiment="workload", arm="asked", code=NO_RATES,
+        return [Verdict(experiment=WORKLOAD, arm="asked", code=NO_RATES,
                         text="No rates are known to answer from: that takes length and depth.")]
     found = [shape_finding(rates, prompt, output) for prompt, output in shapes]
     return [*found, traffic_finding(rates, traffic)] if traffic else found

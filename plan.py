@@ -20,7 +20,7 @@ from experiments import (
     PREPEND,
     schedule,
 )
-from lab import STAMP, Settings
+from lab import SIZE_MISS, STAMP, Settings, with_miss
 from shapes_plan import SHAPES, largest_prompt, sent
 
 # Bytes rather than characters: four of them are about a token of English as well as of Chinese.
@@ -29,7 +29,6 @@ BYTES_PER_TOKEN = 4
 CONTEXT_STEP = 256
 CONTEXT_SLACK = 512
 SHAPES_LEAST_TOKENS = 256  # with a shorter document a shape of reuse shows nothing
-SIZE_MISS = 0.02
 # A cloud API is first asked two texts, not counted: they warm the connection, and the difference
 # of their reported sizes gives tokens a character. The second is a share of the largest prompt.
 CALIBRATION_SHARE = 0.1
@@ -220,11 +219,6 @@ def context_needed(settings: Settings) -> int:
 def whole_steps(tokens: int) -> int:
     """The smallest context, in the steps that a server takes, that holds so many tokens."""
     return -(-tokens // CONTEXT_STEP) * CONTEXT_STEP
-
-
-def with_miss(tokens: int) -> int:
-    """The most that a text sized to so many tokens may have."""
-    return tokens + math.ceil(SIZE_MISS * tokens)
 
 
 def start_with(need: int, slots: int) -> str:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import quoteattr
 
 import cli
-from drawing import FAINT, STYLE, TEXT_POINTS, draw_panel, plain, wrapped
-from panels import Panel, caption, headline, panels
-from panels_more import Lanes
+from drawing import draw_panel, plain, wrapped
+from drawing_style import FAINT, STYLE, TEXT_POINTS
+from panel_parts import Lanes, Panel
+from panels import caption, headline, panels
 from record import Run, load_run, sound
 from trouble import Trouble, one_line
 
@@ -120,20 +121,21 @@ def _saved(figure: Callable[[], Figure], kind: str) -> bytes:
     return target.getvalue()
 
 
-def svg_panels(run: Run, prefix: str = "") -> dict[str, str]:
+def svg_panels(run: Run) -> dict[str, str]:
     """Each panel of a run as an <svg> element to put into a page, by the panel's name.
 
-    `prefix` begins every id, so that a page can hold the panels of several runs. The element has a
-    viewBox and no size: the page gives it a width.
+    The element has a viewBox and no size: the page gives it a width. Raises Trouble without
+    matplotlib.
     """
     _matplotlib()
-    return {panel.name: _inline(panel, f"{prefix}{panel.name}-") for panel in panels(run)}
+    return {panel.name: _inline(panel) for panel in panels(run)}
 
 
-def _inline(panel: Panel, prefix: str) -> str:
+def _inline(panel: Panel) -> str:
+    """The panel's name begins every id, so that a page can hold all panels of a run."""
     text = _saved(lambda: _single(panel), "svg").decode("utf-8")
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text[text.index("<svg"):], flags=re.S)
-    text = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\1{prefix}", text)
+    text = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\1{panel.name}-", text)
     element, rest = text.split(">", 1)
     element = re.sub(r'\s(width|height)="[^"]*"', "", element)
     label = quoteattr(plain(panel.title))

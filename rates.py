@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING
 
 from common import spread
 from fitting import Fit, fit_relative
+from names import DEPTH, LENGTH, PRIME
 from summary import decode_s_per_token, of
 
 if TYPE_CHECKING:
     from sample import Sample
-
-LENGTH, DEPTH = "length", "depth"
-PRIME = "prime/"  # arms of depth that read a prefix for the first time
 
 LINEAR, QUADRATIC, SUBLINEAR, UNDECIDED = "linear", "quadratic", "sublinear", "undecided"
 # Below this share of the longest TTFT a quadratic term is none, however surely it is there; where
@@ -143,7 +141,7 @@ class Decode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Both."""
+    """The rates of prefill and of decode: what a request of any shape takes here."""
 
     prefill: Prefill
     decode: Decode
@@ -153,11 +151,11 @@ class Rates:
         return self.prefill_s(work) + self.decode_s(work)
 
     def prefill_s(self, work: Load) -> float:
-        """Of which TTFT."""
+        """The seconds until the first token of each request, summed."""
         return self.prefill.predictor.value(self.prefill.row(work))
 
     def decode_s(self, work: Load) -> float:
-        """Of which the steps after the first token."""
+        """The seconds of the steps after each first token, summed."""
         row = [float(work.steps), work.step_tokens]
         return self.decode.fit.value(row[:len(self.decode.fit.coefficients)])
 

@@ -18,11 +18,10 @@ if sys.version_info < (3, 11):
              "run it with a newer python3")
 
 import argparse
-import importlib
 import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import cli
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TEMPLATE = "report.html.j2"
-NO_CHARTS = ("No charts: {missing} is not installed. Run: python3 -m pip install -r "
-             "requirements-plot.txt, and make the page again.")
 # How a verdict is coloured; its words say the same.
 GOOD, BAD = {"hit"}, {"no_hit", "no_reuse_here", "contradiction", "not_cache", "nonsense_count"}
 KEYS = {  # what the arms are, by experiment
@@ -58,8 +55,8 @@ METHOD = (
 )
 
 
-def page(run: Run, *, cost_lines: Sequence[str] | None = None) -> str:
-    """The whole page. `cost_lines` are those of a bill (default: the run's own, if it has one).
+def page(run: Run) -> str:
+    """The whole page, with the bill that the run has, if it has one.
 
     Raises Trouble where jinja2 is not installed.
     """
@@ -78,7 +75,7 @@ def page(run: Run, *, cost_lines: Sequence[str] | None = None) -> str:
         verdict_key=" ".join(KEYS[name] for name in KEYS
                              if any(v.experiment == name for v in judged)),
         parts=list(_parts(run)),
-        cost=blocks("\n".join(of_run(run) if cost_lines is None else cost_lines)),
+        cost=blocks("\n".join(of_run(run))),
         facts=list(_facts(run)), method=METHOD,
         footer=f"Made by {run.tool} {run.version} on {run.created_at[:10]}, "
                f"schema_version {run.schema_version}, from {len(run.samples)} requests."))
@@ -113,15 +110,14 @@ def _charts(run: Run) -> tuple[list[dict[str, Any]], str]:
     """The charts as inline SVG, and, where there are none, why."""
     from markupsafe import Markup
 
+    import plot
+
     try:
-        panels: dict[str, str] = importlib.import_module("plot").svg_panels(run)
-    except ModuleNotFoundError as missing:
-        return [], NO_CHARTS.format(missing=missing.name)
+        panels = plot.svg_panels(run)
     except Trouble as trouble:
         return [], f"No charts: {trouble}"
-    # Inside a page an SVG has no XML prologue. Its texts were escaped by what drew it.
-    charts = [{"name": name, "svg": Markup(svg[max(svg.find("<svg"), 0):])}
-              for name, svg in panels.items()]
+    # The texts in an SVG were escaped by what drew it.
+    charts = [{"name": name, "svg": Markup(svg)} for name, svg in panels.items()]
     return charts, "No charts: this run holds nothing to draw."
 
 

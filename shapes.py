@@ -21,6 +21,7 @@ from datetime import datetime, timedelta
 
 from evidence import COLD
 from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings
+from names import AFTER, LADDER, PLACES, POSITION, STAMPS
 from sample import Sample
 
 OUTPUT_TOKENS = 8
@@ -35,10 +36,7 @@ QUESTION = "\n\nQuestion {number}: which word stands out?\nAnswer:"
 OTHERS_BETWEEN = (1, 2, 4)
 TAIL_SHARE = 4  # of the document, that is cut off
 FILLED = "filled"  # an arm that only fills the cache
-POSITIONS = (0, 25, 50, 75, 100)
 CHANGED = "0"  # filler holds no digit
-STAMPS = {"second": "%Y-%m-%d %H:%M:%S", "minute": "%Y-%m-%d %H:%M", "hour": "%Y-%m-%d %H:00",
-          "day": "%Y-%m-%d"}
 # The simulated clock: of four steps all change the second, two the minute, one the hour.
 CLOCK_START = datetime(2026, 1, 1, 10, 58, 40)
 CLOCK_STEP = timedelta(seconds=30)
@@ -55,9 +53,9 @@ def document_tokens(settings: Settings) -> int:
 
 def ladder(lab: Lab) -> Iterator[Sample]:
     """Each shape of reuse once a round; every row begins with a prompt of its own that is cold."""
-    document = lab.sized(document_tokens(lab.settings), "ladder")
-    for repeat, order in _rounds(lab, "ladder", list(ROWS)):
-        ask = functools.partial(lab.ask, "ladder", output_tokens=OUTPUT_TOKENS, repeat=repeat)
+    document = lab.sized(document_tokens(lab.settings), LADDER)
+    for repeat, order in _rounds(lab, LADDER, list(ROWS)):
+        ask = functools.partial(lab.ask, LADDER, output_tokens=OUTPUT_TOKENS, repeat=repeat)
         for row in order:
             yield from row(lab, ask, document)
 
@@ -69,11 +67,11 @@ def position(lab: Lab) -> Iterator[Sample]:
     the end to the beginning: so each prompt shares with the one before what it shares with the
     first.
     """
-    document = lab.sized(document_tokens(lab.settings), "position")
+    document = lab.sized(document_tokens(lab.settings), POSITION)
     places = functools.partial(_changed_tokens, lab.rng("position/places"))
     rows: list[Row] = [places, *(functools.partial(_stamped, by) for by in STAMPS)]
-    for repeat, order in _rounds(lab, "position", rows):
-        ask = functools.partial(lab.ask, "position", output_tokens=OUTPUT_TOKENS, repeat=repeat)
+    for repeat, order in _rounds(lab, POSITION, rows):
+        ask = functools.partial(lab.ask, POSITION, output_tokens=OUTPUT_TOKENS, repeat=repeat)
         for row in order:
             yield from row(lab, ask, document)
 
@@ -182,7 +180,7 @@ def _returns(lab: Lab, ask: Ask, document: str) -> Iterator[Sample]:
     the last has one later; then the one before that has two, and the first one four.
     """
     most = max(OTHERS_BETWEEN)
-    arms = {most - others: f"after_{others}" for others in OTHERS_BETWEEN}
+    arms = {most - others: f"{AFTER}{others}" for others in OTHERS_BETWEEN}
     begun = []
     for number in range(most + 1):
         text = lab.opening() + document + _question(1)
@@ -208,7 +206,7 @@ def _changed_tokens(
 ) -> Iterator[Sample]:
     text = lab.opening() + document
     yield ask(FILLED, _single(text + _question(1)), cold=True)[0]
-    order = sorted(POSITIONS, reverse=True)
+    order = sorted(PLACES, reverse=True)
     if lab.backend.interleave_arms:
         rng.shuffle(order)
     for percent in order:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import shapes_prefix
 from common import LEVEL, Comparison, compare
 from evidence import COLD, HALF, NONE, moved, nearly_all
+from names import LABELS, LADDER, MINIMUM, PLACES, POSITION, STAMPS
 from summary import Figure, median, of, recomputed_tokens
 from verdict import (
     ARM_FAILED,
@@ -36,11 +37,6 @@ from verdict import (
 if TYPE_CHECKING:
     from sample import Sample
 
-LADDER, POSITION, MINIMUM = "ladder", "position", "minimum"
-ROWS = ("repeat", "append", "other_question", "third_question", "head_changed", "middle_changed",
-        "tail_cut", "two_in_turn", "after_1", "after_2", "after_4")
-PLACES = ("0", "25", "50", "75", "100")
-STAMPS = ("second", "minute", "hour", "day")
 CONTROL = {LADDER: "repeat", POSITION: "100"}  # the row that any prefix cache must reuse
 
 MISSED = "missed"  # shared, and yet not reused
@@ -51,22 +47,28 @@ WHOLE_ANSWER = "the whole answer was kept from before: that is no prefix cache"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One arm: medians over the samples that are judged, in tokens; None is not known.
+    """One arm: medians over the samples that are judged; None is not known.
 
-    shared: with an earlier prompt and its answer, from the first token on · reused, recomputed: as
-    reported · ttft: against cold prompts of the same rounds.
+    shared_tokens: with an earlier prompt and its answer, from the first token on · reused_tokens,
+    recomputed_tokens: as reported · predicted: the share of the prompt that is shared · ttft:
+    against cold prompts of the same rounds.
     """
 
     arm: str
     n: int
-    input: float | None
-    shared: float | None
-    reused: float | None
-    recomputed: float | None
+    input_tokens: float | None
+    shared_tokens: float | None
+    reused_tokens: float | None
+    recomputed_tokens: float | None
     predicted: float | None
     ttft: Comparison
     code: str = UNDECIDED
     text: str = ""
+
+    @property
+    def code_in_words(self) -> str:
+        """As of a verdict: NO HIT."""
+        return self.code.upper().replace("_", " ")
 
 
 def judged(samples: Sequence[Sample], arm: str) -> list[Sample]:
@@ -77,7 +79,7 @@ def judged(samples: Sequence[Sample], arm: str) -> list[Sample]:
 def rows(samples: Sequence[Sample], experiment: str) -> list[Row]:
     """The rows of *ladder*, or of *position* the changed tokens, in the order of the table."""
     chosen = of(samples, experiment)
-    arms = [arm for arm in (ROWS if experiment == LADDER else PLACES)
+    arms = [arm for arm in (LABELS if experiment == LADDER else map(str, PLACES))
             if any(s.arm == arm for s in chosen)]
     known = [_figures(chosen, arm) for arm in arms]
     return [_judge(row, known, chosen, CONTROL[experiment]) for row in known]
@@ -86,11 +88,11 @@ def rows(samples: Sequence[Sample], experiment: str) -> list[Row]:
 def _figures(samples: Sequence[Sample], arm: str) -> Row:
     mine = judged(samples, arm)
     return Row(
-        arm=arm, n=len(mine), input=median(mine, lambda s: s.prompt_tokens),
-        shared=median(mine, shared_tokens), reused=median(mine, lambda s: s.cached_tokens),
-        recomputed=median(mine, recomputed_tokens), predicted=median(mine, lambda s:
-                                                                     s.predicted_reuse),
-        ttft=against_cold(samples, mine))
+        arm=arm, n=len(mine), input_tokens=median(mine, lambda s: s.prompt_tokens),
+        shared_tokens=median(mine, shared_tokens),
+        reused_tokens=median(mine, lambda s: s.cached_tokens),
+        recomputed_tokens=median(mine, recomputed_tokens),
+        predicted=median(mine, lambda s: s.predicted_reuse), ttft=against_cold(samples, mine))
 
 
 def shared_tokens(sample: Sample) -> float | None:
@@ -118,7 +120,8 @@ def against_cold(samples: Sequence[Sample], mine: Sequence[Sample]) -> Compariso
 def _judge(row: Row, known: Sequence[Row], samples: Sequence[Sample], control: str) -> Row:
     """The row with its code and line."""
     code, text = _impossible(row, samples) or (
-        _by_count(row, known) if row.reused is not None else _by_time(row, known, samples, control))
+        _by_count(row, known) if row.reused_tokens is not None
+        else _by_time(row, known, samples, control))
     return replace(row, code=code, text=text)
 
 
@@ -138,10 +141,11 @@ def _impossible(row: Row, samples: Sequence[Sample]) -> tuple[str, str] | None:
 
 
 def _by_count(row: Row, known: Sequence[Row]) -> tuple[str, str]:
-    whole, shared, reused = row.input or 0.0, row.shared or 0.0, row.reused or 0.0
+    whole, shared = row.input_tokens or 0.0, row.shared_tokens or 0.0
+    reused = row.reused_tokens or 0.0
     of_shared = f"{reused:,.0f} of {shared:,.0f} shared tokens reused"
     little = NONE * whole
-    if all((other.reused or 0.0) <= NONE * (other.input or 0.0) for other in known):
+    if all((other.reused_tokens or 0.0) <= NONE * (other.input_tokens or 0.0) for other in known):
         return NO_REUSE_HERE, ("nothing is reported reused of any prompt that shares its beginning "
                                "with an earlier one")
     if reused > shared + little:
@@ -278,8 +282,8 @@ def verdicts(samples: Sequence[Sample]) -> list[Verdict]:
     """A verdict a row of *ladder* and *position*, and one of *minimum*, of what was run."""
     found = [
         Verdict(experiment=experiment, arm=row.arm, code=row.code, text=row.text, evidence={
-            "n": row.n, "input_tokens": row.input, "shared_tokens": row.shared,
-            "reused_tokens": row.reused, "recomputed_tokens": row.recomputed,
+            "n": row.n, "input_tokens": row.input_tokens, "shared_tokens": row.shared_tokens,
+            "reused_tokens": row.reused_tokens, "recomputed_tokens": row.recomputed_tokens,
             "predicted_reuse": row.predicted, "ttft_ratio": row.ttft.ratio,
             "ttft_ratio_interval": row.ttft.interval, "p_value": row.ttft.p_value})
         for experiment in (LADDER, POSITION) for row in rows(samples, experiment)]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 
 from common import filler
 from lab import USER, Lab, Message, Settings, spent_tokens
+from names import MINIMUM
 from sample import Sample
 from shapes_prefix import (
     MOST_PAIRS,
@@ -22,7 +23,6 @@ from shapes_prefix import (
     reused,
 )
 
-EXPERIMENT = "minimum"
 LEAST_TOKENS, MOST_TOKENS = 8, 8192  # of the prefixes tried
 SHARE_OF_CONTEXT = 2  # and never more than the half of --context
 OUTPUT_TOKENS = 2
@@ -71,7 +71,7 @@ class _Search:
     def __init__(self, lab: Lab) -> None:
         self.samples: list[Sample] = []
         self._lab = lab
-        self._text = filler(f"{lab.settings.seed}/{EXPERIMENT}", 3 * MOST_TOKENS)
+        self._text = filler(f"{lab.settings.seed}/{MINIMUM}", 3 * MOST_TOKENS)
         sample_text = self._text[:4 * MOST_TOKENS // 8]
         self._chars_per_token = len(sample_text) / max(1, lab.count(sample_text))
         self._budget = lab.settings.max_tokens or BUDGET_TOKENS
@@ -100,7 +100,7 @@ class _Search:
         prefix = (self._lab.opening() + self._text)[:chars]
         repeat = 1 + sum(s.arm == str(chars) and s.turn == 1 for s in self.samples)
         for turn, tail in enumerate(TAILS, 1):
-            sample, _ = self._lab.ask(EXPERIMENT, str(chars), (Message(USER, prefix + tail),),
+            sample, _ = self._lab.ask(MINIMUM, str(chars), (Message(USER, prefix + tail),),
                                       OUTPUT_TOKENS, turn=turn, repeat=repeat, cold=turn == 1)
             self.samples.append(sample)
             yield sample

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab import Settings
+from names import LADDER, MINIMUM, PLACES, POSITION, STAMPS
 from shapes import (
     OTHERS_BETWEEN,
     OUTPUT_TOKENS,
-    POSITIONS,
     QUESTION,
     STAMPED_TURNS,
-    STAMPS,
     TAIL_SHARE,
     document_tokens,
     rounds,
@@ -19,11 +18,11 @@ from shapes import (
 from shapes_minimum import BUDGET_TOKENS, TAILS, most_prefix_tokens
 from shapes_minimum import OUTPUT_TOKENS as PROBE_OUTPUT_TOKENS
 
-SHAPES = ("ladder", "position", "minimum")
+SHAPES = (LADDER, POSITION, MINIMUM)
 # Of a round: two of each row, three of the questions, four of the two conversations in turn; the
 # conversations that are begun, and gone back to.
 LADDER_REQUESTS = 5 * 2 + 3 + 4 + max(OTHERS_BETWEEN) + 1 + len(OTHERS_BETWEEN)
-POSITION_REQUESTS = 1 + len(POSITIONS) + STAMPED_TURNS * len(STAMPS)
+POSITION_REQUESTS = 1 + len(PLACES) + STAMPED_TURNS * len(STAMPS)
 COLD_REQUESTS = 2  # of a round, where arms are interleaved
 BISECTIONS = 3  # doubling and bisecting, and the same again for the step
 LONGEST_TOKEN_CHARS = 8  # lengths are told apart by the character
@@ -31,10 +30,10 @@ LONGEST_TOKEN_CHARS = 8  # lengths are told apart by the character
 
 def largest_prompt(settings: Settings, name: str) -> int:
     """Tokens of the longest prompt of one of them, but for questions, answers and stamps."""
-    if name == "minimum":
+    if name == MINIMUM:
         return most_prefix_tokens(settings)
     tokens = document_tokens(settings)
-    return tokens + tokens // TAIL_SHARE * (name == "ladder")
+    return tokens + tokens // TAIL_SHARE * (name == LADDER)
 
 
 def sent(settings: Settings, count: Callable[[str], int], *, interleave: bool
@@ -45,7 +44,7 @@ def sent(settings: Settings, count: Callable[[str], int], *, interleave: bool
     """
     times = rounds(settings, counted=False) if interleave else 1
     found = {}
-    for name, requests in (("ladder", LADDER_REQUESTS), ("position", POSITION_REQUESTS)):
+    for name, requests in ((LADDER, LADDER_REQUESTS), (POSITION, POSITION_REQUESTS)):
         all_of_it = times * (requests + COLD_REQUESTS * interleave)
         size = document_tokens(settings) + count(QUESTION) + OUTPUT_TOKENS
         found[name] = (all_of_it, all_of_it * size, all_of_it * OUTPUT_TOKENS)
@@ -54,5 +53,5 @@ def sent(settings: Settings, count: Callable[[str], int], *, interleave: bool
     steps = BISECTIONS * (LONGEST_TOKEN_CHARS * most_prefix_tokens(settings)).bit_length()
     pairs = budget // (2 * longest) + 1 if interleave else steps
     tokens = min(budget, 2 * pairs * longest)
-    found["minimum"] = (2 * pairs, tokens, 2 * pairs * PROBE_OUTPUT_TOKENS)
+    found[MINIMUM] = (2 * pairs, tokens, 2 * pairs * PROBE_OUTPUT_TOKENS)
     return found

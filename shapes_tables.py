@@ -5,18 +5,16 @@ Pure functions from samples to strings of 80 columns, as those of `tables.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import shapes_prefix
-from figures import UNKNOWN, count, ms
+from figures import count, ms
+from names import AFTER, LABELS, LADDER, MINIMUM, POSITION
 from remarks import lines_of
 from sample import Sample
 from shapes_findings import (
     ANSWER_CACHE,
-    LADDER,
-    MINIMUM,
     MISSED,
-    POSITION,
     Row,
     Stamped,
     judged,
@@ -38,13 +36,6 @@ from verdict import (
     UNDECIDED,
 )
 
-LABELS = {
-    "repeat": "identical repeat", "append": "appended turn", "other_question": "another question",
-    "third_question": "a third question", "head_changed": "head changed",
-    "middle_changed": "middle changed", "tail_cut": "tail cut off",
-    "two_in_turn": "two in turn", "after_1": "back after 1", "after_2": "back after 2",
-    "after_4": "back after 4",
-}
 # How a summary begins, by code, in the order in which it is told.
 SUMMARY = {
     HIT: "reused", PARTIAL: "reused in part", MISSED: "shared, but computed again",
@@ -71,7 +62,7 @@ def ladder_text(samples: Sequence[Sample]) -> str:
     return "\n".join([
         "ladder: which shapes of reuse work here (back after n: n others came in between)",
         table(["shape", "input", "shared", "reused", "recomputed", "TTFT/cold", "verdict"],
-              [[LABELS[row.arm], *_cells(row), row.code.replace("_", " ")] for row in known]),
+              [[LABELS[row.arm], *_cells(row), row.code_in_words.lower()] for row in known]),
         *_summary(known, lambda row: LABELS[row.arm]), *_held(known)])
 
 
@@ -81,7 +72,7 @@ def position_text(samples: Sequence[Sample], *, native: bool) -> str:
     what = "prefill ms" if native else "TTFT ms"
     known = rows(samples, POSITION)
     places = [[f"{row.arm} %", *_cells(row)[:4], ms(median(judged(samples, row.arm), figure)),
-               row.code.replace("_", " ")] for row in known]
+               row.code_in_words.lower()] for row in known]
     found = stamped(samples, figure)
     stamps = [[stamp.by, f"{stamp.changed} of {stamp.n}", count(stamp.input_tokens),
                count(stamp.recomputed_tokens), ms(stamp.seconds)] for stamp in found]
@@ -115,8 +106,8 @@ def minimum_text(samples: Sequence[Sample]) -> str:
 
 
 def _cells(row: Row) -> list[str]:
-    return [count(row.input), count(row.shared), count(row.reused), count(row.recomputed),
-            times(row.ttft.ratio)]
+    return [*map(count, (row.input_tokens, row.shared_tokens, row.reused_tokens,
+                         row.recomputed_tokens)), times(row.ttft.ratio)]
 
 
 def _summary(known: Sequence[Row], label: Callable[[Row], str]) -> list[str]:
@@ -154,8 +145,8 @@ def _stamp_line(stamps: Sequence[Stamped]) -> list[str]:
 
 def _held(known: Sequence[Row]) -> list[str]:
     """How many conversations a server keeps, from the rows that return to an old one."""
-    returns = {int(row.arm.removeprefix("after_")): row.code for row in known
-               if row.arm.startswith("after_")}
+    returns = {int(row.arm.removeprefix(AFTER)): row.code for row in known
+               if row.arm.startswith(AFTER)}
     kept = [others for others, code in returns.items() if code in (HIT, PARTIAL)]
     lost = [others for others, code in returns.items() if code == MISSED]
     if kept and not lost:
@@ -166,28 +157,3 @@ def _held(known: Sequence[Row]) -> list[str]:
         return lines_of("one conversation is kept: another one in between throws it out "
                         "(one slot, and no cache in host memory)")
     return []
-
-
-def side_by_side(runs: Iterable[tuple[str, Sequence[Sample]]]) -> str:
-    """A Markdown table of what *ladder* and *minimum* found, a column a server.
-
-    runs: the heading of each column, and the samples. A cell of *ladder* is the verdict and the
-    tokens that were computed again, of those of the prompt.
-    """
-    named = list(runs)
-    known = [{row.arm: row for row in rows(samples, LADDER)} for _, samples in named]
-    lines = ["| shape | " + " | ".join(name for name, _ in named) + " |",
-             "| --- |" + " --- |" * len(named)]
-    for arm, label in LABELS.items():
-        lines.append(f"| {label} | " + " | ".join(_cell(found.get(arm)) for found in known) + " |")
-    prefixes = [shapes_prefix.found(of(samples, MINIMUM)) for _, samples in named]
-    for label, name in (("shortest prefix reused", "shared"), ("and of it", "reused"),
-                        ("grows in steps of", "step")):
-        lines.append(f"| {label} | " + " | ".join(
-            count(getattr(prefix, name, None)) for prefix in prefixes) + " |")
-    return "\n".join(lines)
-
-
-def _cell(row: Row | None) -> str:
-    return UNKNOWN if row is None else (
-        f"{row.code.replace('_', ' ')}, {count(row.recomputed)} of {count(row.input)}")

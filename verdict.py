@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from common import LEVEL
@@ -55,7 +55,7 @@ class Verdict:
     arm: str
     code: str
     text: str
-    evidence: dict[str, Any]
+    evidence: dict[str, Any] = field(default_factory=dict)
 
     @property
     def arm_in_words(self) -> str:

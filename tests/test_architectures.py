@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,21 +21,17 @@ import pytest
 
 import embedded
 import tiny_models
-from conftest import ROOT, no_patience
-from lab import Lab, Settings
-from llama_server import LlamaServer
+from architectures_table import WRITERS, lab_of, lab_settings, side_by_side
+from conftest import ROOT
+from names import LADDER, MINIMUM, POSITION
 from sample import Sample
 from shapes import OUTPUT_TOKENS, ladder, position
-from shapes_findings import LADDER, MINIMUM, MISSED, POSITION, rows
+from shapes_findings import MISSED, rows
 from shapes_minimum import LEAST_TOKENS, TAILS, minimum, most_prefix_tokens
 from shapes_prefix import found
-from shapes_tables import side_by_side
 from summary import of, recomputed_tokens
 from verdict import HIT, NO_HIT, PARTIAL
 
-WRITERS: dict[str, Callable[[Path], None]] = {
-    "dense": tiny_models.write_dense, "sliding window": tiny_models.write_sliding_window,
-    "hybrid": tiny_models.write_hybrid, "recurrent": tiny_models.write_recurrent}
 # Checkpoints of this build, before the end of a prompt, and the cells of a sliding window's cache.
 BATCH, LAST = 512, 4
 CELLS = tiny_models.SLIDING_WINDOW + BATCH
@@ -68,13 +64,6 @@ class Measured:
     kind: str
     context: int
     samples: list[Sample]
-
-
-def lab_of(url: str, context: int) -> Lab:
-    """A lab of the server there, with so many tokens of --context."""
-    server = LlamaServer(url)
-    server.wait_until_ready(print, no_patience())  # no warm-up: its prompt may share a letter
-    return Lab(backend=server, settings=lab_settings(context))
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +117,7 @@ def test_tokens_computed_again(
     kind: str, repeat: int, question: int, runs: dict[str, list[Measured]]
 ) -> None:
     for run in runs[kind]:
-        known = {row.arm: row.recomputed for row in rows(run.samples, LADDER)}
+        known = {row.arm: row.recomputed_tokens for row in rows(run.samples, LADDER)}
         assert (known["repeat"], known["other_question"]) == (repeat, question)
         assert known["third_question"] == question
         assert known["append"] == 45  # the last token of the answer, and the question
@@ -150,10 +139,10 @@ def test_position_gives_what_the_architecture_allows(
 ) -> None:
     for run in runs[kind]:
         for row in rows(run.samples, POSITION):
-            size, shared = int(row.input or 0), int(row.shared or 0)
+            size, shared = int(row.input_tokens or 0), int(row.shared_tokens or 0)
             expected = 0 if row.arm == "0" else allowed(
                 kind, before=size, shared=shared, prompt=size, restored=False)
-            assert row.reused == expected, (run.context, row.arm)
+            assert row.reused_tokens == expected, (run.context, row.arm)
 
 
 @KINDS
@@ -173,12 +162,6 @@ def test_minimum_gives_what_the_architecture_allows(
         least = BATCH + LAST + 1 - len(TAILS[0])
         assert (prefix.missed, prefix.shared, prefix.reused) == (least - 1, least, 1)
         assert prefix.reused_most == (most if kind == "sliding window" else most - least + 1)
-
-
-def lab_settings(context: int) -> Settings:
-    """The settings of `lab_of`."""
-    return Settings(experiments=(), lengths=(1,), outputs=(1,), context=context, turns=1,
-                    repeats=1, seed=5)
 
 
 def test_the_table_side_by_side_is_of_these_runs(runs: dict[str, list[Measured]]) -> None:

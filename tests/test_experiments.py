@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from cli_values import EXPERIMENT_NAMES
 from common import common_prefix
-from experiments import run, schedule
+from experiments import EXPERIMENTS, run, schedule
 from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings
 from sample import TEXT, Sample
 from timing import End, Event, Piece, RequestFailed, Sent, Usage
@@ -208,3 +209,7 @@ def test_one_seed_makes_the_same_choices_alone_or_together_but_never_the_same_pr
     order = [(s.arm, s.turn, s.repeat) for s in together if s.experiment == "cache"]
     assert order == [(s.arm, s.turn, s.repeat) for s in single]
     assert not {s.prompt_hash for s in together} & {s.prompt_hash for s in single}
+
+
+def test_every_name_of_only_is_in_the_table_but_fit_which_sends_nothing() -> None:
+    assert set(EXPERIMENTS) == {*EXPERIMENT_NAMES, "replay"} - {"fit"}

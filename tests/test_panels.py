@@ -13,21 +13,15 @@ import pytest
 from conftest import ROOT
 from curve import Curve
 from drawn_runs import cloud, failed, local, only, outside, replayed, sized, uncounted
+from panel_parts import Bar, Bars, Phases, Points, is_wide, trace, usable
 from panels import (
-    Bar,
-    Bars,
-    Phases,
-    Points,
     cache_bars,
     caption,
     headline,
-    is_wide,
     length_points,
     output_points,
     panels,
     phase_rows,
-    trace,
-    usable,
 )
 from record import load_run
 from sample import Sample
@@ -35,7 +29,7 @@ from summary import line, of, prefill_s, summarise
 from tables import render
 from test_tables import NATIVE
 
-CODES = {"append": "hit", "prepend": "no_hit"}
+CODES = {"append": "HIT", "prepend": "NO HIT"}
 CACHE = NATIVE[5:]
 SAVED = sorted((ROOT / "sample_output").glob("*.json"))
 

@@ -10,17 +10,9 @@ import pytest
 
 from drawn_more import SHAPES, everything, shaped, six, timed, unknown_to_all, ways
 from drawn_runs import failed, local
+from names import NO_DISK
+from panel_parts import Chart, Lane, Lanes, Series, written
 from panels import headline, panels
-from panels_more import (
-    Chart,
-    Lane,
-    Lanes,
-    Series,
-    ladder_lanes,
-    minimum_chart,
-    position_lanes,
-    written,
-)
 from panels_physics import (
     block_chart,
     depth_chart,
@@ -28,7 +20,7 @@ from panels_physics import (
     restore_chart,
     workload_lanes,
 )
-from physics_restore import NO_DISK
+from panels_shapes import ladder_lanes, minimum_chart, position_lanes
 from physics_samples import deep, sweep, worked
 from sample import Sample
 from shapes_findings import verdicts

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from physics_depth import depth_finding, fit_finding, is_warm
-from physics_finding import Finding
 from physics_findings import beats_from, findings, found, pause_rows, restore_findings
 from physics_samples import (
     CONTEXT_S,
@@ -24,12 +23,13 @@ from physics_samples import (
 from physics_workload import asked_findings, corners_of, workload_finding
 from rates import load
 from sample import Restored, Sample
+from verdict import Verdict
 
 SIZES = (250, 500, 1000, 2000, 4000)
 DEPTHS = (0, 500, 1000, 2000, 4000)
 
 
-def one(finding: Finding | None) -> Finding:
+def one(finding: Verdict | None) -> Verdict:
     assert finding is not None
     return finding
 
@@ -237,8 +237,8 @@ def test_how_long_a_prefix_lives(reported: bool) -> None:
     assert "lived through 60 s and was gone after 300 s" in told.text
     assert ("by the clock alone" in told.text) is not reported
     rows = pause_rows(paused(0, 10, 60, 300, until=60))
-    assert [row["lived"] for row in rows] == [True, True, True, False]
-    assert [row["really_s"] for row in rows] == pytest.approx([0, 10, 60, 300], abs=0.002)
+    assert [row.lived for row in rows] == [True, True, True, False]
+    assert [row.really_s for row in rows] == pytest.approx([0, 10, 60, 300], abs=0.002)
 
 
 @pytest.mark.parametrize(("samples", "code", "words"), [

@@ -22,16 +22,8 @@ from matplotlib.transforms import Bbox
 
 import plot
 from conftest import ROOT, Outcome, assert_one_line, run_script
-from drawing import (
-    COLOURS,
-    FILL_HATCHES,
-    FILLS,
-    HATCHES,
-    MARKS,
-    REUSED_COLOUR,
-    plain,
-    wrapped,
-)
+from drawing import plain, wrapped
+from drawing_style import COLOURS, FILL_HATCHES, FILLS, HATCHES, MARKS, REUSED_COLOUR
 from drawn_runs import cloud, failed, local, only, outside, replayed, uncounted
 from panels import panels
 from record import Run, load_run, to_text
@@ -177,11 +169,11 @@ def test_the_words_of_the_picture() -> None:
 
 def test_svg_panels_stand_in_one_page_side_by_side() -> None:
     run = local(3)
-    found = plot.svg_panels(run, "one-")
+    found = plot.svg_panels(run)
     assert list(found) == ["length", "output", "cache", "phases"]
-    assert found == plot.svg_panels(run, "one-")
+    assert found == plot.svg_panels(run)
     ids: list[str] = []
-    for name, text in [*found.items(), *plot.svg_panels(run, "two-").items()]:
+    for name, text in found.items():
         root = ET.fromstring(text)
         assert text.startswith("<svg ") and root.get("viewBox") and root.get("width") is None
         mine = re.findall(r'\bid="([^"]+)"', text)

@@ -108,9 +108,9 @@ def test_zero_has_a_place_beside_many_decades() -> None:
 
 
 def test_svg_panels_have_them_all() -> None:
-    found = plot.svg_panels(six(), "one-")
+    found = plot.svg_panels(six())
     assert list(found) == NAMES
-    assert found == plot.svg_panels(six(), "one-")
+    assert found == plot.svg_panels(six())
     for name, text in found.items():
         assert ET.fromstring(text).get("viewBox"), name
     assert 'aria-label="slot: RESTORED · host: RESTORED · disk: RESTORED"' in found["restore"]

@@ -13,8 +13,8 @@ from types import ModuleType
 import pytest
 
 import report
-from bill import bill, bill_lines
-from conftest import ROOT, assert_one_line, environment, run_script
+from conftest import ROOT, Outcome, assert_one_line, environment, run_script
+from money import prices_json
 from record import Run, load_run, to_text
 from sample import Failure
 from tables import render
@@ -22,10 +22,9 @@ from test_bad_commands import WITHOUT
 from test_exports import finished
 from test_money import FLAT
 from test_tables import NATIVE
-from trouble import Trouble
 
 SAVED = sorted((ROOT / "sample_output").glob("*.json"))
-SVG = '<?xml version="1.0"?>\n<!DOCTYPE svg>\n<svg viewBox="0 0 400 300"><path d="M0 0L9 9"/></svg>'
+SVG = '<svg viewBox="0 0 400 300"><path d="M0 0L9 9"/></svg>'
 EVIL = '<script>alert(1)</script><img src=x onerror=alert(2)> "\'&{{ 7*7 }}'
 NO_END = {"meta", "link", "path"}
 
@@ -106,9 +105,10 @@ def test_a_hostile_run_is_text(plot: Callable[[Draw], None]) -> None:
     run = finished(replace(NATIVE[0], notes=(EVIL,)), *NATIVE[1:],
                    replace(NATIVE[0], error=Failure(kind=EVIL, message=EVIL)), model=EVIL)
     run.environment = {EVIL: EVIL}
-    run.settings = {EVIL: [EVIL], "deep": {EVIL: EVIL}}
+    run.settings = {EVIL: [EVIL], "deep": {EVIL: EVIL},
+                    "prices": prices_json(replace(FLAT, source=EVIL))}
     run.notes, run.command, run.version = [EVIL], [EVIL], EVIL
-    html = report.page(run, cost_lines=[EVIL])
+    html = report.page(run)
     page = Page(html)
     assert {tag for tag, _ in page.attributes} & {"script", "img", "iframe", "object"} == set()
     assert not [name for _, a in page.attributes for name in a if name.startswith("on")]
@@ -134,24 +134,26 @@ def test_charts_are_drawn_inline_with_a_name(plot: Callable[[Draw], None]) -> No
     assert page.of("figcaption") == ["TTFT by input", "decode"]
     assert [a["aria-label"] for _, a in page.attributes if a.get("role") == "img"] == [
         f"Chart: {name}. Its figures are in the tables below." for name in page.of("figcaption")]
-    assert html.count("<svg ") == 2 and "<?xml" not in html and html.count("<!DOCTYPE") == 1
+    assert html.count("<svg ") == 2
 
 
-def test_without_charts_the_page_is_whole_and_says_what_to_install(
-    plot: Callable[[Draw], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "plot", None)
-    assert ("No charts: plot is not installed. Run: python3 -m pip install -r "
-            "requirements-plot.txt, and make the page again.") in report.page(finished(*NATIVE))
+def test_the_real_charts_bring_no_prologue_into_the_page() -> None:
+    html = report.page(finished(*NATIVE))
+    assert html.count("<svg ") == 4 and "<?xml" not in html and html.count("<!DOCTYPE") == 1
 
-    def refuse(run: Run) -> dict[str, str]:
-        raise Trouble("expected matplotlib, found none; run: pip install it")
 
-    plot(refuse)
-    assert "No charts: expected matplotlib, found none; run: pip install it" in report.page(
-        finished(*NATIVE))
-    plot(lambda run: {})
-    assert "No charts: this run holds nothing to draw." in report.page(finished(*NATIVE))
+def test_without_matplotlib_the_page_is_whole_and_says_what_to_install(tmp_path: Path) -> None:
+    done = report_without("matplotlib", tmp_path)
+    assert (done.status, done.err) == (0, "")
+    html = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "No charts: a picture needs matplotlib, found none" in html
+    assert "pip install -r requirements-plot.txt" in html
+    assert Page(html).of("b") == ["HIT", "NO HIT"]
+
+
+def test_a_run_without_panels_says_that_there_is_nothing_to_draw() -> None:
+    run = finished(replace(NATIVE[-1], arm="cold"))  # a control alone is no panel
+    assert "No charts: this run holds nothing to draw." in report.page(run)
 
 
 def test_an_unfinished_run_and_one_without_cache_say_so() -> None:
@@ -174,7 +176,8 @@ def test_a_replay_has_a_verdict_on_top_and_a_key_to_its_arms() -> None:
 
 def test_a_bill_is_a_table() -> None:
     run = finished(*NATIVE)
-    page = Page(report.page(run, cost_lines=bill_lines(bill(run.samples, FLAT))))
+    run.settings["prices"] = prices_json(FLAT)
+    page = Page(report.page(run))
     assert "Cost" in page.of("h2") and "USD" in page.of("th")
     assert "prices from the flags" in page.of("p")
 
@@ -223,10 +226,14 @@ def test_a_file_that_is_no_run_is_one_line(tmp_path: Path, content: str, says: s
 
 
 def test_without_jinja2_one_line_says_what_to_install(tmp_path: Path) -> None:
+    assert_one_line(report_without("jinja2", tmp_path), 2, "jinja2",
+                    "pip install -r requirements-report.txt")
+
+
+def report_without(package: str, tmp_path: Path) -> Outcome:
+    """The command on a run, a.json, with a Python that has not that package."""
     (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(WITHOUT.format(package="jinja2"))
+    (tmp_path / "site" / "sitecustomize.py").write_text(WITHOUT.format(package=package))
     (tmp_path / "a.json").write_text(to_text(finished(*NATIVE)))
-    assert_one_line(
-        run_script("report.py", "a.json", cwd=tmp_path, save=False,
-                   env=environment(PYTHONPATH=str(tmp_path / "site"))),
-        2, "jinja2", "pip install -r requirements-report.txt")
+    return run_script("report.py", "a.json", cwd=tmp_path, save=False,
+                      env=environment(PYTHONPATH=str(tmp_path / "site")))

@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from lab import Lab, Prompt, Settings
+from names import LABELS, LADDER, POSITION
 from sample import Failure, Sample
 from shapes import CHANGED, changed, document_tokens, ladder, position, rounds
 from shapes_findings import (
     ANSWER_CACHE,
-    LADDER,
     MISSED,
-    POSITION,
-    ROWS,
     findings,
     rows,
     stamped,
@@ -103,7 +101,7 @@ def test_reported_counts_end_the_rounds_early() -> None:
 def test_enough_rounds_for_a_verdict_on_each_row() -> None:
     few = Settings(experiments=(), lengths=(1,), outputs=(1,), context=1, turns=2, repeats=1,
                    seed=0)
-    assert 0.5 ** rounds(few, counted=False) <= 0.05 / len(ROWS)
+    assert 0.5 ** rounds(few, counted=False) <= 0.05 / len(LABELS)
     assert rounds(replace(few, turns=12), counted=False) == 12
 
 
@@ -151,8 +149,8 @@ def test_a_changed_token_is_where_it_is_said_to_be() -> None:
         document = len(first) - len("\n\nQuestion 1: which word stands out?\nAnswer:")
         assert differs[0] == pytest.approx(document * percent / 100, abs=1)
     assert backend.prompts[5][0] != first[0]
-    shared = [row.shared for row in rows(samples, POSITION)]
-    assert shared == pytest.approx([row.reused for row in rows(samples, POSITION)], abs=1)
+    shared = [row.shared_tokens for row in rows(samples, POSITION)]
+    assert shared == pytest.approx([row.reused_tokens for row in rows(samples, POSITION)], abs=1)
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -180,7 +178,7 @@ def test_a_stamp_costs_by_its_granularity(native: bool) -> None:
 ], ids=["prefix", "blocks and minimum", "a delayed write"])
 def test_verdicts_by_count(server: dict[str, Any], expected: dict[str, str]) -> None:
     found = codes(ran(ladder, Simulated(native=True, **server), context=8000))
-    assert found == dict.fromkeys(ROWS, HIT) | {"head_changed": NO_HIT} | expected
+    assert found == dict.fromkeys(LABELS, HIT) | {"head_changed": NO_HIT} | expected
 
 
 def test_verdicts_by_time_are_those_of_the_counts() -> None:
@@ -188,7 +186,7 @@ def test_verdicts_by_time_are_those_of_the_counts() -> None:
     for server in servers:
         samples = ran(ladder, Simulated(cache="prefix", **TIMED, **server), context=8000)
         middle = MISSED if server else HIT
-        assert codes(samples) == dict.fromkeys(ROWS, HIT) | {
+        assert codes(samples) == dict.fromkeys(LABELS, HIT) | {
             "head_changed": NO_HIT, "middle_changed": middle}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from figures import count, ms
+from figures import between, count, ms, percent, percent_cell
 from record import load_run
 from sample import TEXT, Connection, Failure, Sample, ServerTimings
 from tables import per_s, render, times
@@ -190,3 +190,12 @@ def test_every_saved_run_loads_and_renders_to_the_text_beside_it(path: Path) -> 
 
 def test_there_are_saved_runs() -> None:
     assert len(SAVED) >= 3
+
+
+def test_shares_and_intervals_as_people_read_them() -> None:
+    assert [percent(share) for share in (0.9873, 0.98, 0, -0.005)] == ["98.7 %", "98 %", "0 %",
+                                                                       "-0.5 %"]
+    assert percent(0.98, fixed=True) == "98.0 %"
+    assert [percent_cell(share) for share in (0.98, None)] == ["98.0%", "-"]
+    assert between((0.0012, 0.0034), 1000) == "(95 %: 1.20 to 3.40)"
+    assert between(None) == "(too few points for an interval)"

@@ -1,85 +1,38 @@
-"""Panels of two more kinds, lanes and charts; and what they show of ladder, position, minimum.
+"""What a picture shows of ladder, position and minimum, as data.
 
-Pure functions from samples to panels; `drawing_more.py` draws them, `panels_physics.py` has the
-other experiments. Seconds, tokens and shares; a figure that is unknown is None in a lane and no
-point in a chart. Verdicts are those of the tables, by the same functions.
+Pure functions from samples to lanes and charts. Verdicts are those of the tables, by the same
+functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import shapes_prefix
-from figures import UNKNOWN, count, ms
-from panels import clock_words, is_wide, missing_words, ttft_s, usable
-from physics_finding import percent
+from figures import count
+from names import LABELS, LADDER, MINIMUM, POSITION
+from panel_parts import (
+    SHARE,
+    TIME,
+    TOKENS,
+    Chart,
+    Lane,
+    Lanes,
+    Point,
+    Series,
+    clock_words,
+    is_wide,
+    left_out,
+    unknown_lanes,
+    usable,
+    written,
+)
 from sample import Sample
-from shapes_findings import LADDER, MINIMUM, POSITION, Row, judged, rows, shortest, stamped
-from shapes_tables import LABELS, OF_ALL, SUMMARY
-from summary import median, of
+from shapes_findings import Row, judged, rows, shortest, stamped
+from shapes_tables import OF_ALL, SUMMARY
+from summary import FIGURES, median, of
 
-MS, TOKENS, SHARE = "ms", "tokens", "share"  # how a value is written; seconds are drawn in ms
-
-Point = tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """One row: a bar of `value` in one of the panel's kinds, a mark, and a word beside it.
-
-    None is not known; of a mark, or that there is none.
-    """
-
-    label: str
-    kind: str
-    value: float | None
-    mark: float | None
-    note: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lanes:
-    """Horizontal bars, a row each. unit: of value and mark; mark_label: what the mark is."""
-
-    name: str
-    title: str
-    x_label: str
-    unit: str
-    kinds: tuple[str, ...]
-    mark_label: str
-    lanes: tuple[Lane, ...]
-    is_log: bool
-    said: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """Points of one kind, and the line through their medians, if there is one.
-
-    style: which of the drawing's marks and colours; the same for a kind in every picture.
-    """
-
-    label: str
-    style: int
-    points: tuple[Point, ...]
-    path: tuple[Point, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """Points against tokens. unit: of y; fit: a line with its label; at: an x that was found."""
-
-    name: str
-    title: str
-    x_label: str
-    y_label: str
-    unit: str
-    series: tuple[Series, ...]
-    fit: tuple[str, tuple[Point, ...]] | None
-    at: tuple[str, float] | None
-    is_log: bool
-    said: tuple[str, ...]
+ttft_s = FIGURES["ttft_s"]
 
 
 def shape_panels(samples: Sequence[Sample]) -> list[Lanes | Chart]:
@@ -95,11 +48,11 @@ def ladder_lanes(samples: Sequence[Sample]) -> Lanes:
     Where no row has a count it is TTFT against cold prompts.
     """
     known = rows(samples, LADDER)
-    counted = any(row.reused is not None for row in known)
+    counted = any(row.reused_tokens is not None for row in known)
     kind = "reused, as reported" if counted else "TTFT / cold"
     lanes = tuple(Lane(
-        label=LABELS[row.arm], kind=kind, note=in_words(row.code),
-        value=_share(row.reused, row.input) if counted else usable(row.ttft.ratio),
+        label=LABELS[row.arm], kind=kind, note=row.code_in_words.lower(),
+        value=_share(row.reused_tokens, row.input_tokens) if counted else usable(row.ttft.ratio),
         mark=usable(row.predicted) if counted else None) for row in known)
     said = ["back after n: n others came in between"]
     if not counted:
@@ -117,21 +70,21 @@ def position_lanes(samples: Sequence[Sample]) -> Lanes:
     Tokens recomputed; where none are counted, TTFT.
     """
     known, stamps = rows(samples, POSITION), stamped(samples, ttft_s)
-    is_tokens = any(one.recomputed is not None for one in known) or any(
+    is_tokens = any(one.recomputed_tokens is not None for one in known) or any(
         one.recomputed_tokens is not None for one in stamps)
     changed, stamp_kind = "one token changed", "time in front"
     lanes = [Lane(
-        label=f"changed at {row.arm} %", kind=changed, note=in_words(row.code),
-        value=usable(row.recomputed) if is_tokens
+        label=f"changed at {row.arm} %", kind=changed, note=row.code_in_words.lower(),
+        value=usable(row.recomputed_tokens) if is_tokens
         else usable(median(judged(samples, row.arm), ttft_s)),
-        mark=_less(row.input, row.shared) if is_tokens else None) for row in known]
+        mark=_less(row.input_tokens, row.shared_tokens) if is_tokens else None) for row in known]
     lanes += [Lane(
         label=f"stamp by {stamp.by}", kind=stamp_kind, mark=None,
         value=usable(stamp.recomputed_tokens if is_tokens else stamp.seconds),
         note=f"new in {stamp.changed} of {stamp.n}") for stamp in stamps]
     first, last = known[0] if known else None, known[-1] if known else None
     title = _by_code(known, "places of a change")
-    unit = TOKENS if is_tokens else MS
+    unit = TOKENS if is_tokens else TIME
     ends = [lane for lane in lanes if lane.kind == changed and lane.value is not None]
     if first is not None and last is not None and len(ends) > 1 and first.code not in OF_ALL:
         verb = "recomputes" if is_tokens else "waits"
@@ -181,32 +134,20 @@ def minimum_chart(samples: Sequence[Sample]) -> Chart:
     if below:
         said.append(f"{below} pairs whose second prompt was slower stand at 0")
     return Chart(
-        name=MINIMUM, title=f"{in_words(finding.code).upper()}: {first}",
+        name=MINIMUM, title=f"{finding.code_in_words}: {first}",
         x_label="tokens of the shared prefix", y_label="tokens reused" if counted else "TTFT saved",
-        unit=TOKENS if counted else MS, fit=None,
+        unit=TOKENS if counted else TIME, fit=None,
         at=None if at is None else (f"shortest reused: {count(at)}", at),
         series=tuple(Series(label=word, style=n, points=tuple(points))
                      for n, (word, points) in enumerate(by_answer.items()) if points),
         is_log=is_wide(xs), said=(*said, *left_out(samples)))
 
 
-def written(value: float | None, unit: str) -> str:
-    """A value as the tables have it: tokens, milliseconds of seconds, or a share."""
-    if value is None:
-        return UNKNOWN
-    return percent(value) if unit == SHARE else ms(value) if unit == MS else count(value)
-
-
-def in_words(code: str) -> str:
-    """A verdict's code as the tables have it."""
-    return code.replace("_", " ")
-
-
 def _by_code(known: Sequence[Row], what: str) -> str:
     """How many rows have which verdict; the words of one that holds for the whole server."""
     for row in known:
         if row.code in OF_ALL:
-            return f"{in_words(row.code).upper()}: {row.text}"
+            return f"{row.code_in_words}: {row.text}"
     parts = [f"{n} {words}" for code, words in SUMMARY.items()
              if (n := sum(row.code == code for row in known))]
     return f"Of {len(known)} {what}: {' · '.join(parts)}"
@@ -222,20 +163,3 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 def _less(whole: float | None, part: float | None) -> float | None:
     return None if whole is None or part is None else usable(max(0.0, whole - part))
-
-
-def known_points(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[Point, ...]:
-    """The pairs of which both figures are known."""
-    return tuple((known_x, known_y) for x, y in pairs
-                 if (known_x := usable(x)) is not None and (known_y := usable(y)) is not None)
-
-
-def unknown_lanes(lanes: Sequence[Lane]) -> list[str]:
-    """How many lanes have no bar; nothing where all have one."""
-    unknown = sum(lane.value is None for lane in lanes)
-    return [f"no figure: {unknown} of {len(lanes)} rows"] if unknown else []
-
-
-def left_out(samples: Sequence[Sample]) -> list[str]:
-    """How many samples failed or do not count; nothing where all count."""
-    return missing_words(samples, sum(s.counts for s in samples))
