@@ -63,7 +63,7 @@ def _draw_points(axes: Axes, panel: Points) -> None:
         say_nothing(axes)
         return
     xs, ys = zip(*panel.points, strict=True)
-    fits = ((panel.line, "line (least squares)", FAINT if panel.curve else INK,
+    fits = ((panel.line, "line (median slope)", FAINT if panel.curve else INK,
              "--" if panel.curve else "-"), (panel.curve, "a + b·x + c·x²", INK, "-"))
     for fit, label, colour, dashes in fits:
         if fit is not None:

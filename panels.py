@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from common import fit_line, ratio
+from common import typical_line, ratio
 from curve import upward_curve
 from figures import count, ms
 from names import LENGTH, OUTPUT
@@ -123,7 +123,7 @@ def _points(
              and (known_x := usable(x(s))) is not None and (known_y := usable(y(s))) is not None]
     sizes, xs, ys = ([d[0] for d in drawn], [d[1] for d in drawn], [d[2] for d in drawn])
     # As the table has it: a line needs two sizes, not the rounding of one.
-    line = fit_line(xs, ys) if len(set(sizes)) > 1 else None
+    line = typical_line(xs, ys) if len(set(sizes)) > 1 else None
     sentence = slope_line(line, f"{what} grows by", unit, scale)
     curve = upward_curve(xs, ys, sizes) if sentence else None
     said = []

@@ -104,7 +104,8 @@ def test_no_line_is_wider_than_a_terminal() -> None:
 
 def replayed(prompt_ms: float, *, computed: int, arm: str = "as_sent") -> list[Sample]:
     return [replace(native("cache", arm, turn, reused=1000 - computed, computed=computed,
-                           prompt_ms=prompt_ms * (1 + turn / 100)), experiment="replay")
+                           prompt_ms=prompt_ms * (1 + turn / 100)), experiment="replay",
+                    shared_tokens=1000 - computed)
             for turn in range(1, 7)]
 
 

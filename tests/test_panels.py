@@ -39,7 +39,7 @@ def test_length_is_prefill_of_a_llama_server_and_ttft_of_a_cloud() -> None:
         name="length", title="Prefill grows by 550 ms per 1,000 input tokens",
         x_label="input tokens", y_label="prefill", points=((1000, 0.5), (1000, 0.6), (2000, 1.1)),
         line=line(NATIVE[:3], lambda s: s.prompt_tokens, prefill_s), curve=None, is_log=False,
-        said=("least squares, 3 requests",))
+        said=("median slope, 3 requests",))
     slower = replace(NATIVE[0], arrivals_s=(0.7, 0.8))
     assert length_points([slower], native=False).points == ((1000, 0.7),)
 
@@ -69,7 +69,7 @@ def test_a_bend_that_is_shown_becomes_a_curve_and_says_so() -> None:
                            "at 1,000, 40,000 ms at 20,000")
     assert shown.said == (
         "curve a + b·x + c·x²: better than a line, c above 0 (Welch's test, p below 0.0001)",
-        "line: 21,911 ms per 1,000 input tokens (least squares, 8 requests)")
+        "line: 13,500 ms per 1,000 input tokens (median slope, 8 requests)")
 
 
 def test_one_size_has_points_and_no_line() -> None:
