@@ -24,3 +24,15 @@ def was_found_again(first: Sample, again: Sample) -> bool | None:
     if not first.ttft_s or again.ttft_s is None:
         return None
     return again.ttft_s < FASTER_SHARE * first.ttft_s
+
+
+def took_time(sample: Sample) -> bool:
+    """Whether the pieces of an answer came one after the other, as a model writes them."""
+    return sample.total_s != sample.ttft_s
+
+
+def came_whole(first: Sample, again: Sample) -> bool:
+    """Whether the second answer came in one go and the first did not: from a cache of whole
+    answers, which is no reuse of a prefix."""
+    pieces = min(len(first.arrivals_s), len(again.arrivals_s))
+    return pieces > 1 and took_time(first) and not took_time(again)

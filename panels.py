@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from common import typical_line, ratio
+from common import ratio, typical_line
 from curve import upward_curve
 from figures import count, ms
 from names import LENGTH, OUTPUT

@@ -44,8 +44,8 @@ def by_way(samples: Sequence[Sample], way: str) -> dict[int, list[Sample]]:
 
 
 def beats_from(samples: Sequence[Sample], way: str) -> int | None:
-    """The shortest length from which on every prompt came back, the slowest sooner than the
-    recomputation; None where that is so at no length."""
+    """The shortest length, in tokens as counted, from which on every prompt came back, the slowest
+    sooner than the recomputation; None where that is so at no length."""
     recomputed = by_way(samples, RECOMPUTE)
     shortest = None
     for tokens, found in reversed(by_way(samples, way).items()):
@@ -54,8 +54,13 @@ def beats_from(samples: Sequence[Sample], way: str) -> int | None:
         cold = [t for s in recomputed.get(tokens, []) if (t := waited_s(s)) is not None]
         if not (cold and known and all(map(was_found, found)) and max(known) < min(cold)):
             break
-        shortest = tokens
+        shortest = _counted(tokens, found)
     return shortest
+
+
+def _counted(asked_tokens: int, found: Sequence[Sample]) -> int:
+    """The length of prompts that were to have so many tokens, as the server counts it."""
+    return round(median(found, lambda s: s.prompt_tokens) or asked_tokens)
 
 
 def way_finding(samples: Sequence[Sample], way: str) -> Verdict | None:
@@ -95,11 +100,12 @@ def _way_words(
     cold = median(by_way(samples, RECOMPUTE).get(longest, []), waited_s)
     warm = median(found[longest], waited_s)
     if warm is not None and cold is not None:
-        text += (f" At {longest:,} tokens the first token took {ms(warm)} ms, "
+        text += (f" At {_counted(longest, found[longest]):,} tokens the first token took "
+                 f"{ms(warm)} ms, "
                  f"recomputed {ms(cold)} ms.")
     if shortest is None:
         return f"{text} At no length on up to the longest was that surely sooner."
-    at_most = "at most " if shortest == min(found) else ""
+    at_most = "at most " if shortest == _counted(*next(iter(found.items()))) else ""
     return f"{text} It is sooner from {at_most}{shortest:,} tokens on."
 
 
@@ -156,13 +162,14 @@ def pause_finding(samples: Sequence[Sample]) -> Verdict | None:
     lived = [row.asked_s for row in rows if row.lived]
     gone = [row.asked_s for row in rows if not row.lived]
     counted = all(row.cached_tokens is not None for row in rows)
-    source = "" if counted else (" This is by the clock alone, one request a pause: consistent "
-                                 "with, and no proof.")
+    source = (" One request a pause: another machine behind the address would look the same."
+              if counted else " This is by the clock alone, one request a pause: consistent with, "
+                              "and no proof.")
     if not rows:
         code, text = UNTIMED, "No pause has a first and a second request that count."
     elif 0 in gone:
         code, text = GONE, ("Even the same prompt at once was not found again: this server reuses "
-                            "no such prefix, or not yet.")
+                            "no such prefix or not yet, or another machine answered.")
     elif not gone:
         code, text = LIVES, f"A prefix lived through every pause, {max(lived):,} s the longest."
     elif max(lived) < min(gone):

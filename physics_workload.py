@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from common import ratio
 from figures import between, figures, percent
-from found_again import was_found_again
+from found_again import came_whole, was_found_again
 from names import COLD_SHAPE, HIT_SHAPE, WORKLOAD
 from rates import Load, Rates, load, rates_of, step_s
 from summary import of
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sample import Sample
 
 AS_PREDICTED, OFF, NO_HIT, NO_RATES = "as_predicted", "off", "no_hit", "no_rates"
+ALL_FAILED, ANSWER_CACHE = "all_failed", "answer_cache"
 PREDICTION_BAR = 0.10  # a prediction of a whole request's time within this is as good as measured
 
 
@@ -37,6 +38,7 @@ class Corner:
     cold_step_s: float | None
     hit_step_s: float | None
     reused: bool | None
+    came_whole: bool  # from a cache of whole answers
 
     def to_json(self) -> dict[str, Any]:
         """As the record has it."""
@@ -44,14 +46,15 @@ class Corner:
                 "cold_s": self.cold_s, "hit_s": self.hit_s,
                 "cold_predicted_s": self.cold_predicted_s,
                 "hit_predicted_s": self.hit_predicted_s, "cold_step_s": self.cold_step_s,
-                "hit_step_s": self.hit_step_s, "reused": self.reused, "saved": self.saved,
+                "hit_step_s": self.hit_step_s, "reused": self.reused,
+                "came_whole": self.came_whole, "saved": self.saved,
                 "saved_predicted": self.saved_predicted}
 
     @property
     def saved(self) -> float | None:
         """The share of the whole time that the hit saved."""
         hit = ratio(self.hit_s, self.cold_s)
-        return 1 - hit if hit is not None and self.reused else None
+        return 1 - hit if hit is not None and self.reused and not self.came_whole else None
 
     @property
     def saved_predicted(self) -> float | None:
@@ -79,7 +82,8 @@ def corners_of(samples: Sequence[Sample]) -> list[Corner]:
             cold_predicted_s=rates.seconds(load(prompt, 0, output)) if rates else None,
             hit_predicted_s=rates.seconds(load(prompt, prompt, output)) if rates else None,
             cold_step_s=step_s(cold), hit_step_s=step_s(hit) if hit else None,
-            reused=None if hit is None else was_found_again(cold, hit)))
+            reused=None if hit is None else was_found_again(cold, hit),
+            came_whole=hit is not None and came_whole(cold, hit)))
     return sorted(corners, key=lambda c: -c.prompt_tokens)
 
 
@@ -92,20 +96,28 @@ def workload_finding(samples: Sequence[Sample]) -> Verdict | None:
     if rates_of(samples) is None:
         return Verdict(experiment=WORKLOAD, arm="prediction", code=NO_RATES, evidence=evidence,
                        text="No rates are known to predict from: that takes length and depth.")
+    if not corners:
+        return Verdict(experiment=WORKLOAD, arm="prediction", code=ALL_FAILED, evidence=evidence,
+                       text="No whole request was answered: there is nothing to predict.")
     missed = [c for c in corners if c.reused is False]
+    whole = [c for c in corners if c.came_whole]
     pairs = [(c.cold_s, c.cold_predicted_s) for c in corners] + [
-        (c.hit_s, c.hit_predicted_s) for c in corners if c.reused]
+        (c.hit_s, c.hit_predicted_s) for c in corners if c.reused and not c.came_whole]
     errors = [p / m - 1 for m, p in pairs if m and p is not None]
     evidence["errors"] = errors
     lines = []
     code = NO_HIT if len(missed) == len(corners) else AS_PREDICTED
+    if whole:
+        code = ANSWER_CACHE
+        lines.append(f"At {len(whole)} of {len(corners)} shapes the whole answer came in one go "
+                     "the second time: from a cache of answers, which is no prefix cache.")
     if missed:
         lines.append(f"At {len(missed)} of {len(corners)} shapes the same request again was no "
                      "hit: there, what a hit would save is a prediction alone.")
     if errors:
         inside = sum(abs(e) <= PREDICTION_BAR for e in errors)
         worst = max(errors, key=abs)
-        if inside < len(errors) and code != NO_HIT:
+        if inside < len(errors) and code == AS_PREDICTED:
             code = OFF
         lines.append(f"{inside} of {len(errors)} whole requests took what the rates predict, "
                      f"within {percent(PREDICTION_BAR)}; the worst prediction is "
@@ -116,7 +128,7 @@ def workload_finding(samples: Sequence[Sample]) -> Verdict | None:
     saved = [(c, c.saved) for c in corners if c.saved is not None]
     if len(saved) > 1:
         most, least = max(saved, key=_second), min(saved, key=_second)
-        lines.append(" ".join(_saved(c, of_all) for c, of_all in (most, least)))
+        lines.append(" ".join(dict.fromkeys(_saved(c, of_all) for c, of_all in (most, least))))
     return Verdict(experiment=WORKLOAD, arm="prediction", code=code, text="\n".join(lines),
                    evidence=evidence)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import shapes_prefix
 from common import LEVEL, Comparison, compare
 from evidence import COLD, HALF, NONE, moved, nearly_all
+from found_again import took_time
 from names import LABELS, LADDER, MINIMUM, PLACES, POSITION, STAMPS
 from summary import Figure, median, of, recomputed_tokens
 from verdict import (
@@ -199,10 +200,10 @@ def _by_time(row: Row, known: Sequence[Row], samples: Sequence[Sample], control:
 
 def _came_whole(row: Row, samples: Sequence[Sample]) -> bool:
     """Whether the answers of this row came in one go, and those of cold prompts did not."""
-    def took_time(chosen: Iterable[Sample]) -> list[bool]:
-        return [s.total_s != s.ttft_s for s in chosen if s.counts and len(s.arrivals_s) > 1]
+    def times(chosen: Iterable[Sample]) -> list[bool]:
+        return [took_time(s) for s in chosen if s.counts and len(s.arrivals_s) > 1]
 
-    mine, first = took_time(judged(samples, row.arm)), took_time(s for s in samples if s.turn == 1)
+    mine, first = times(judged(samples, row.arm)), times(s for s in samples if s.turn == 1)
     return bool(mine and first) and not any(mine) and all(first)
 
 
@@ -245,8 +246,9 @@ def shortest(samples: Sequence[Sample]) -> Verdict:
     if prefix is None:
         code, text = ARM_FAILED, "no pair of prompts can be used: they failed, or none was cold"
     elif prefix.shared is None:
-        way = "" if prefix.counted else (
-            "; no cached tokens are reported, and from time no saving is shown")
+        way = ("; this server reuses no prefix so short, stores it later than the next request, or "
+               "another machine answered" if prefix.counted else
+               "; no cached tokens are reported, and from time no saving is shown")
         code, text = NOT_FOUND, f"not found below {prefix.tried[1]:,.0f} tokens{way}"
     else:
         code, text = FOUND, in_words(prefix)
@@ -257,6 +259,10 @@ def shortest(samples: Sequence[Sample]) -> Verdict:
 def in_words(prefix: shapes_prefix.Prefix) -> str:
     """A prefix that was found, in a sentence."""
     shared, about = prefix.shared or 0.0, "" if prefix.counted else "about "
+    if prefix.is_mixed:
+        return (f"a prefix of {shared:,.0f} tokens was reused, but not every one so long or "
+                "longer: several machines, or a prefix that is stored late; so the shortest has "
+                f"{shared:,.0f} at the most, and the step cannot be told (reported counts)")
     if prefix.missed is None:
         lines = f"a prefix of {about}{shared:,.0f} tokens is reused, the shortest "
         lines += "that was tried" if shared <= prefix.tried[0] else "that the noise lets be seen"

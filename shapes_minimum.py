@@ -30,7 +30,7 @@ OUTPUT_TOKENS = 2
 TAILS = tuple(
     f"{number} is the number of this question. Name a word.\nAnswer:" for number in (1, 2))
 BUDGET_TOKENS = 600_000  # where --max-tokens gives no other
-COUNTED_PAIRS = 2  # of a provider: the second half of a pair may have met another machine
+COUNTED_PAIRS = 4  # of a provider: the second half of a pair may have met another machine
 FAILURES = 3
 
 Answer = Generator[Sample, None, "bool | None"]

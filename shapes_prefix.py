@@ -44,7 +44,9 @@ class Prefix:
     counted: from reported counts, else from time · tried: the shortest and the longest prefix
     tried · missed: the longest prefix below `shared` that was not reused · shared: the shortest
     that was · reused: of that, as reported · reused_most: of the longest tried · step: by how much
-    reuse then grows at once · step_most: an upper bound where a smaller one cannot be told.
+    reuse then grows at once · step_most: an upper bound where a smaller one cannot be told ·
+    is_mixed: so long or a longer prefix was at another time not reused, by count: nothing is exact
+    then.
     """
 
     counted: bool
@@ -55,6 +57,7 @@ class Prefix:
     reused_most: int | None = None
     step: float | None = None
     step_most: float | None = None
+    is_mixed: bool = False
 
 
 def lengths(samples: Sequence[Sample]) -> list[int]:
@@ -83,14 +86,18 @@ def reused(samples: Sequence[Sample], chars: int) -> bool | None:
     """
     known = pairs(samples, chars)
     if is_counted(samples):
-        return any((b.cached_tokens or 0) > max(a.cached_tokens or 0, a.shared_chars or 0)
-                   for a, b in known) if known else None
+        return any(map(_hit_by_count, known)) if known else None
     rate = seconds_per_char(samples)
     saved = [a.ttft_s - b.ttft_s for a, b in known if a.ttft_s is not None and b.ttft_s is not None]
     around = spread(saved)
     if rate is None or around is None or rate * chars < PREFIX_NOISE * (around.q3 - around.q1):
         return None
     return agreed([seconds / (rate * chars) > SAVED for seconds in saved])
+
+
+def _hit_by_count(pair: Pair) -> bool:
+    first, second = pair
+    return (second.cached_tokens or 0) > max(first.cached_tokens or 0, first.shared_chars or 0)
 
 
 def grown(samples: Sequence[Sample], base: int, chars: int) -> bool | None:
@@ -201,6 +208,10 @@ def found(samples: Sequence[Sample]) -> Prefix | None:
                 if answer is False and (more is None or chars < more)), default=None)
     shared = tokens(samples, hit)
     step = step_most = None
+    mixed = counted and not all(
+        _hit_by_count(pair) for chars in usable if chars >= hit for pair in pairs(samples, chars))
+    if mixed:
+        more = None
     if more is not None and counted:
         before, after = cached(samples, hit), cached(samples, more)
         step = None if before is None or after is None else float(after - before)
@@ -212,6 +223,7 @@ def found(samples: Sequence[Sample]) -> Prefix | None:
         else:
             step_most = wide
     return Prefix(counted=counted, tried=tried, shared=shared, step=step, step_most=step_most,
+                  is_mixed=mixed,
                   missed=None if missed is None else tokens(samples, missed),
                   reused=cached(samples, hit) if counted else None,
                   reused_most=cached(samples, usable[-1]) if counted else None)

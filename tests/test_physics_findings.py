@@ -22,7 +22,7 @@ from physics_samples import (
 )
 from physics_workload import asked_findings, corners_of, workload_finding
 from rates import load
-from sample import Restored, Sample
+from sample import Failure, Restored, Sample
 from verdict import Verdict
 
 SIZES = (250, 500, 1000, 2000, 4000)
@@ -141,6 +141,34 @@ def test_workload_without_rates_says_what_it_takes() -> None:
     assert one(workload_finding(worked(*SHAPES))).code == "no_rates"
     (told,) = asked_findings(worked(*SHAPES), {"shapes": [[10, 10]]})
     assert told.code == "no_rates"
+
+
+def test_workload_without_one_answered_request_says_so() -> None:
+    broken = Failure(kind="http", message="HTTP 500", http_status=500)
+    failed = [replace(s, error=broken) for s in worked(*SHAPES)]
+    told = one(workload_finding([*RATED, *failed]))
+    assert told.code == "all_failed" and "No whole request was answered" in told.text
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_whole_answers_from_a_cache_are_no_hits(reported: bool) -> None:
+    """The second time all pieces come at once: no prefix was reused, whatever is reported."""
+    samples = [replace(s, arrivals_s=(0.01,) * len(s.arrivals_s)) if n % 2 else s
+               for n, s in enumerate(worked(*SHAPES, reported=reported))]
+    told = one(workload_finding([*RATED, *samples]))
+    assert told.code == "answer_cache" and "At 4 of 4 shapes the whole answer came" in told.text
+    assert "A full hit saved" not in told.text
+    assert [c["saved"] for c in told.evidence["corners"]] == [None] * 4
+
+
+def test_lengths_of_restore_are_those_that_the_server_counts() -> None:
+    samples = [replace(s, prompt_tokens=s.prompt_tokens + 11, cached_tokens=s.cached_tokens and
+                       s.cached_tokens + 11)
+               for s in [*restored(16, 10, 2, 30), *restored(250, 70, 3, 35)]
+               if s.prompt_tokens is not None]
+    slot = restore_findings(samples)[0]
+    assert "At 261 tokens" in slot.text and "at most 27 tokens on" in slot.text
+    assert slot.evidence["faster_from_tokens"] == 27
 
 
 def test_shapes_of_the_user() -> None:
