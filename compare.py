@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 VALUE_CHARS = 120
 SAME_WORK = 1.05  # prompts whose lengths differ by no more than this are of one length
 # Facts of one occasion, which differ between any two runs and change nothing.
+COMPARED = ("length", "output", "cache", "replay")
 PASSING = {"endpoint.calibrated_tokens_per_char"}
 FASTER, SLOWER = "B faster", "B slower"
 NONE_SHOWN, TOO_FEW = "no difference shown", "too few to tell"
@@ -82,9 +83,10 @@ def check(a: Run, b: Run, names: tuple[str, str]) -> None:
             raise Trouble(f"{name}: expected a run with a valid sample, found none among "
                           f"{len(run.samples)}; measure again")
     done = [dict.fromkeys(s.experiment for s in run.samples) for run in (a, b)]
-    if not done[0].keys() & done[1].keys():
-        raise Trouble(f"expected runs of one experiment, found {', '.join(done[0])} in {names[0]} "
-                      f"and {', '.join(done[1])} in {names[1]}; name two of the same")
+    if not done[0].keys() & done[1].keys() & {*COMPARED}:
+        raise Trouble(f"expected two runs of {', '.join(COMPARED)}, found {', '.join(done[0])} in "
+                      f"{names[0]} and {', '.join(done[1])} in {names[1]}; name two that have one "
+                      "of these in common")
     conditions = [{(s.experiment, s.arm) for s in run.samples if s.counts} for run in (a, b)]
     if not conditions[0] & conditions[1]:
         raise Trouble(f"expected a size or arm that both runs have valid samples of, found none "
@@ -104,9 +106,9 @@ def differences(a: Run, b: Run) -> list[str]:
 
 
 def _value(facts: Mapping[str, Any], name: str) -> str:
-    """null and absent are one: not known."""
+    """null, empty, off and absent are one: another version may not have recorded it."""
     value = facts.get(name)
-    if value is None:
+    if value is None or value is False or value in ([], {}):
         return "none"
     return one_line(value if isinstance(value, str) else json.dumps(value), limit=VALUE_CHARS)
 
@@ -220,7 +222,11 @@ def render(a: Run, b: Run, names: tuple[str, str]) -> str:
               else ["", "tool, endpoint, settings and environment are the same"])
     wrap = textwrap.TextWrapper(COLUMNS, subsequent_indent="    ", break_on_hyphens=False)
     blocks = ["\n".join(wrapped for line in heads for wrapped in wrap.wrap(line) or [""])]
-    blocks += [_table(part) for part in parts(a, b)]
+    compared = parts(a, b)
+    if not compared:
+        raise Trouble(f"expected a size, or an arm from its second turn on, that both runs have "
+                      f"valid samples of, found none in {names[0]} and {names[1]}; measure more")
+    blocks += [_table(part) for part in compared]
     blocks.append(f"B/A below 1: B is faster. {NONE_SHOWN}: the 95 % interval holds 1.\n"
                   "It is of chance within the runs; another hour or load is in the ratio too.")
     return "\n\n".join(blocks)

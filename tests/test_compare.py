@@ -18,6 +18,7 @@ from sample import Failure, Sample
 from summary import FIGURES
 from test_record import run_of
 from test_tables import native
+from trouble import Trouble
 
 NAMES = ("A.json", "B.json")
 
@@ -96,7 +97,7 @@ def test_no_line_is_wider_than_a_terminal() -> None:
     for a, b in itertools.product(saved, repeat=2):
         text = run_script("compare.py", str(a), str(b), cwd=ROOT, save=False)
         if a.name.startswith("replay") != b.name.startswith("replay"):
-            assert_one_line(text, 2, "expected runs of one experiment")
+            assert_one_line(text, 2, "expected two runs of length, output, cache, replay")
             continue
         assert text.status == 0, text.err
         assert max(map(len, text.out.splitlines())) <= 80
@@ -223,7 +224,7 @@ GOOD = to_text(of(*lengths(1)))
 
 
 @pytest.mark.parametrize(("content", "says"), [
-    (to_text(of(*turns(9))), "expected runs of one experiment, found length in"),
+    (to_text(of(*turns(9))), "expected two runs of length, output, cache, replay, found length in"),
     (GOOD.replace('"schema_version": 1', '"schema_version": 99'), "schema_version 1, found 99"),
     ("{}", "found something else"), ("[1]", "found something else"), ("", "found something else"),
     (to_text(of()), "expected a run with a valid sample, found none among 0"),
@@ -255,3 +256,21 @@ def test_a_killed_run_is_compared_from_its_journal(tmp_path: Path) -> None:
         run.header() | {"complete": False}, *(s.to_json() for s in run.samples)])))
     done = run_script("compare.py", "a.json", "b.json.partial.jsonl", cwd=tmp_path, save=False)
     assert done.status == 0 and "INCOMPLETE" in done.out
+
+
+def test_runs_of_what_is_not_compared_are_refused() -> None:
+    """No table, and yet "no difference shown": that would be said of anything."""
+    ladder = of(*[replace(s, experiment="ladder", arm="repeat") for s in turns(9)])
+    with pytest.raises(Trouble, match="expected two runs of length, output, cache, replay"):
+        render(ladder, ladder, NAMES)
+    first = of(*[s for s in turns(9) if s.turn == 1])
+    with pytest.raises(Trouble, match="from its second turn on"):
+        render(first, first, NAMES)
+
+
+def test_what_another_version_did_not_record_is_no_difference() -> None:
+    a, b = of(*turns(9)), of(*turns(9))
+    b.settings |= {"shapes": [], "what_if": False, "mended": None}
+    assert differences(a, b) == []
+    b.settings["what_if"] = True
+    assert differences(a, b) == ["settings.what_if: none against true"]
