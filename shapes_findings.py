@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 CONTROL = {LADDER: "repeat", POSITION: "100"}  # the row that any prefix cache must reuse
 
 MISSED = "missed"  # shared, and yet not reused
+NOT_REACHED = "not_reached"  # of a run that was stopped
 ANSWER_CACHE = "answer_cache"  # the whole answer came from a cache, not a prefix
 FOUND, NOT_FOUND = "found", "not_found"
 WHOLE_ANSWER = "the whole answer was kept from before: that is no prefix cache"
@@ -131,6 +132,8 @@ def _impossible(row: Row, samples: Sequence[Sample]) -> tuple[str, str] | None:
         notes = [note for s in samples if s.arm == row.arm and s.turn > 1 for note in s.notes]
         if any(note.startswith("response_cache") for note in notes):
             return ANSWER_CACHE, WHOLE_ANSWER
+        if not any(s.error is not None for s in samples if s.arm == row.arm):
+            return NOT_REACHED, "the run was stopped before this row came to its end"
         return ARM_FAILED, "no request of this row succeeded"
     if _came_whole(row, samples):
         return ANSWER_CACHE, WHOLE_ANSWER

@@ -15,6 +15,7 @@ from sample import Sample
 from shapes_findings import (
     ANSWER_CACHE,
     MISSED,
+    NOT_REACHED,
     Row,
     Stamped,
     judged,
@@ -41,7 +42,7 @@ SUMMARY = {
     HIT: "reused", PARTIAL: "reused in part", MISSED: "shared, but computed again",
     NO_HIT: "shares nothing, so computed", UNDECIDED: "not decided", CONTRADICTION: "contradictory",
     ANSWER_CACHE: "answered whole from an earlier answer, which is no prefix cache",
-    ARM_FAILED: "failed",
+    ARM_FAILED: "failed", NOT_REACHED: "not reached",
 }
 # Codes that hold for the whole server: said once, in the words of the row.
 OF_ALL = (NO_REUSE_HERE, NONSENSE_COUNT, TOO_NOISY)

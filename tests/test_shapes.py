@@ -237,6 +237,13 @@ def test_a_row_that_failed_leaves_the_rest() -> None:
     assert found["append"] == ARM_FAILED and found["repeat"] == HIT
 
 
+def test_a_row_that_a_stopped_run_did_not_come_to_has_not_failed() -> None:
+    samples = ran(ladder, Simulated(native=True, cache="prefix"))
+    last = max(n for n, s in enumerate(samples) if s.arm == "after_4" and s.turn == 1)
+    found = codes(samples[:last + 1])
+    assert (found["after_4"], found["append"]) == ("not_reached", HIT)
+
+
 def test_too_much_noise_and_too_few_rounds_decide_nothing() -> None:
     samples = ran(ladder, Simulated(cache="prefix", **TIMED), context=8000)
     few = [s for s in samples if s.repeat <= 4]
