@@ -7,6 +7,8 @@ are taken at the transport (`wire_clock.py`).
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -42,6 +44,8 @@ NO_ANSWER = "(no answer)"  # many APIs refuse an empty assistant message
 ALTERNATIVES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 STREAM_OPTIONS = {"include_usage": True}
 HEAD_BYTES = 2000
+OPENAI_HOST = "api.openai.com"
+OPENAI_ACCOUNT = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
 
 
 class OpenAIEndpoint:
@@ -94,12 +98,14 @@ class OpenAIEndpoint:
         where = self._where
         host = where.url.split("://", 1)[1]
         user = "" if where.username is None else f"{where.username}:{where.password or ''}@"
-        self.client = openai.OpenAI(
-            base_url=f"{where.scheme}://{user}{host}", api_key=self.key or "none", max_retries=0,
-            http_client=cast(Any, self._http),  # newer SDKs name another type, and take this one
-            # Compression would gather pieces before it lets them go.
-            default_headers={"Accept-Encoding": "identity"}, default_query=dict(where.query),
-        )
+        with _no_variables_but(OPENAI_ACCOUNT if where.host == OPENAI_HOST else ()):
+            self.client = openai.OpenAI(
+                base_url=f"{where.scheme}://{user}{host}", api_key=self.key or "none",
+                max_retries=0,
+                http_client=cast(Any, self._http),  # newer SDKs name another type, and take this
+                # Compression would gather pieces before it lets them go.
+                default_headers={"Accept-Encoding": "identity"}, default_query=dict(where.query),
+            )
 
     @property
     def url(self) -> str:
@@ -289,6 +295,18 @@ class OpenAIEndpoint:
     def shown(self, text: str) -> str:
         """Foreign text as it may be shown: one line, without the key."""
         return one_line(hide(text, self.secrets))
+
+
+@contextlib.contextmanager
+def _no_variables_but(kept: tuple[str, ...]) -> Iterator[None]:
+    """Keeps the SDK from reading headers (a key among them) and accounts from variables that were
+    set for another endpoint: it would send them to this one."""
+    hidden = {name: os.environ.pop(name) for name in tuple(os.environ)
+              if name.startswith("OPENAI_") and name not in kept}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
 
 
 def _error_in(body: bytes) -> Any:
