@@ -20,7 +20,7 @@ from foreign import hide, kept_headers, response_cache, secrets
 from lab import ASSISTANT, Prompt
 from network import Address, is_loopback, proxy_variable
 from openai_errors import ERRORS, error_text, failure, kind_in_answer
-from openai_stream import decode, error_of, finish_reason, usage_in_headers
+from openai_stream import BROKEN_OFF, decode, error_of, finish_reason, usage_in_headers
 from providers import Provider
 from sse import Done, Noise, payloads
 from timing import (
@@ -30,8 +30,10 @@ from timing import (
     End,
     Event,
     Note,
+    Piece,
     RequestFailed,
     Sent,
+    Unread,
     Usage,
     clock,
 )
@@ -136,8 +138,9 @@ class OpenAIEndpoint:
             {"model": self.model, "messages": messages}, output_tokens))
 
     def stream_body(self, body: dict[str, Any], output_tokens: int) -> Iterator[Event]:
-        """Send a captured chat body as it is, but for the stream and the limit of its output."""
-        dropped = (*ALTERNATIVES, "stream", "stream_options", *(
+        """Send a captured chat body as it is, but for the stream and the limit of its output, and
+        for one answer."""
+        dropped = (*ALTERNATIVES, "stream", "stream_options", "n", *(
             () if self._keeps_models else ("model",)))
         kept = {name: value for name, value in body.items() if name not in dropped}
         yield from self._answered(lambda: self._send(
@@ -188,26 +191,30 @@ class OpenAIEndpoint:
                 if reason is None:
                     yield Alive(at_s=at_s)
             elif isinstance(data, Noise):
-                yield Note(text="no_json: a line of the stream is no JSON: "
-                                f"{self.shown(data.text)}")
+                yield Unread(text=self.shown(data.text))
             elif isinstance(data, dict):
                 if (error := error_of(data)) is not None:
                     text = error_text(error)
                     raise RequestFailed(kind_in_answer(error, text), self.shown(text),
                                         response.status_code)
                 chunks += 1
-                if reason := finish_reason(data) or reason:
+                found = list(decode(data, at_s, self.secrets))
+                if any(isinstance(event, Piece) for event in found):
+                    reason = None  # what was named earlier was no end
+                    watch.goes_on()
+                if (named := finish_reason(data)) is not None:
+                    reason = named
                     watch.ended()
-                yield from decode(data, at_s, self.secrets)
+                yield from found
         if reason is None:
             if not chunks and head:
                 body = self.shown(head.decode("utf-8", "replace"))
                 raise RequestFailed("no_json", f"the stream holds no piece of an answer: {body}",
                                     response.status_code)
             raise RequestFailed("incomplete", "the stream ended without a finish_reason")
-        if reason == "error":
-            raise RequestFailed("error_in_answer", "the answer ends with finish_reason error",
-                                response.status_code)
+        if (kind := BROKEN_OFF.get(reason.lower())) is not None:
+            raise RequestFailed(kind, "the answer was broken off: it ends with finish_reason "
+                                f"{reason.lower()}", response.status_code)
         yield End(finish_reason=self.shown(reason))
 
     def _send(self, body: dict[str, Any], output_tokens: int) -> httpx.Response:
