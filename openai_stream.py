@@ -107,7 +107,7 @@ def _unknown(delta: Mapping[str, Any]) -> Iterator[str]:
 
 def _pieces(delta: Mapping[str, Any], at_s: float) -> Iterator[Piece]:
     """The pieces in a delta: thinking, text, tool calls."""
-    named = next(filter(delta.get, THINKING), "")
+    named = next((name for name in THINKING if any(_texts(delta.get(name), REASONING))), "")
     summary = named == "reasoning_summary" or "reasoning.summary" in [
         mapping(part).get("type") for part in as_list(delta.get("reasoning_details"))]
     for kind, content in ((REASONING, delta.get(named)), (TEXT, delta.get("content")),

@@ -45,6 +45,8 @@ def delta(**fields: Any) -> dict[str, Any]:
     (delta(thinking_blocks=[{"type": "thinking", "thinking": "hm"}]), [("reasoning", "hm")]),
     (delta(reasoning_content="hm", thinking_blocks=[{"thinking": "hm"}]), [("reasoning", "hm")]),
     (delta(reasoning_summary="so"), [("reasoning", "so")]),
+    (delta(reasoning_details=[{"type": "reasoning.encrypted", "data": "x"}], thinking="hm"),
+     [("reasoning", "hm")]),
     (delta(audio={"id": "a", "transcript": "a"}), [("text", "a")]),
     (delta(tool_calls=[{"index": 0, "function": {"name": "f", "arguments": ""}}]), [("tool", "f")]),
     (delta(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}]), [("tool", "{}")]),
