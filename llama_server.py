@@ -143,10 +143,10 @@ class LlamaServer:
                           "is not one's; check the port in --url")
         path = str(told.get("model_path") or told.get("model_alias") or self._model or "unknown")
         return Facts(
-            model=hide(one_line(path.replace("\\", "/").rsplit("/", 1)[-1]), self._secrets),
+            model=one_line(hide(path.replace("\\", "/").rsplit("/", 1)[-1], self._secrets)),
             context_tokens=token_count(generation.get("n_ctx")) or None,  # a router says 0
             slots=token_count(told.get("total_slots")) or None,
-            build=hide(one_line(told.get("build_info", "unknown")), self._secrets),
+            build=one_line(hide(str(told.get("build_info", "unknown")), self._secrets)),
         )
 
     def _only_model(self) -> str:
@@ -172,7 +172,7 @@ class LlamaServer:
             status, data = self._exchange(connection, "POST", "/tokenize", body)
         tokens = data.get("tokens") if isinstance(data, dict) else None
         if status != 200 or not isinstance(tokens, list):
-            raise failure(data, status)
+            raise failure(data, status, key=self._secrets)
         return tokens
 
     def slot_action(self, slot: int, action: str, filename: str) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class LlamaServer:
             status, data = self._exchange(connection, "POST", f"/slots/{slot}?action={action}",
                                           {"filename": filename})
         if status != 200:
-            raise failure(data, status)
+            raise failure(data, status, key=self._secrets)
         return mapping(data)
 
     def warm_up(self, patience: Patience) -> None:
@@ -217,7 +217,7 @@ class LlamaServer:
             status, data = self._exchange(connection, "POST", "/apply-template", body)
         prompt = mapping(data).get("prompt")
         if status != 200 or not isinstance(prompt, str):
-            raise failure(data, status)
+            raise failure(data, status, key=self._secrets)
         return prompt
 
     def _complete(self, text: str, output_tokens: int) -> Iterator[Event]:
@@ -237,7 +237,8 @@ class LlamaServer:
                 headers = {name.lower(): value for name, value in response.getheaders()}
                 yield Answered(headers=kept_headers(response.getheaders(), self._secrets))
                 if response.status != 200:
-                    raise failure(_json(response.read()), response.status, headers)
+                    raise failure(_json(response.read()), response.status, headers,
+                                  key=self._secrets)
                 yield from events(payloads(_chunks(response)), self._secrets)
 
     def _routed(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from failures import kind_of, retry_after_s
 from foreign import Secrets, hide, mapping, plain_json, token_count
 from sample import TEXT, ServerTimings
 from sse import Done, Noise
-from timing import Alive, End, Event, Note, Piece, Progress, RequestFailed, Usage
+from timing import Alive, End, Event, Note, Piece, Progress, RequestFailed, Unread, Usage
 from trouble import one_line
 
 # What a record keeps of the last event beside its timings.
@@ -32,12 +32,11 @@ def events(data: Iterator[tuple[float, Any]], key: Secrets = None) -> Iterator[E
         elif isinstance(value, Done):
             return
         elif isinstance(value, Noise):
-            text = hide(value.text, key)
-            yield Note(text=f"no_json: a line of the stream is no JSON: {text}")
+            yield Unread(text=one_line(hide(value.text, key)))
         elif not isinstance(value, dict):
             continue
         elif value.get("error"):
-            raise failure(value, None)
+            raise failure(value, None, key=key)
         elif "prompt_progress" in value:
             progress = mapping(value["prompt_progress"])
             done, total = token_count(progress.get("processed")), token_count(progress.get("total"))
@@ -58,7 +57,8 @@ def _last(at_s: float, data: dict[str, Any], key: Secrets) -> Iterator[Event]:
     evaluated = token_count(data.get("tokens_evaluated"))
     reused = token_count(timings.get("cache_n"))
     if reused is None and evaluated is not None and prompt_n is not None:
-        reused = evaluated - prompt_n  # builds before September 2025 have no cache_n
+        # Builds before September 2025 have no cache_n; less than none is no count.
+        reused = token_count(evaluated - prompt_n)
     if evaluated is None and reused is not None and prompt_n is not None:
         evaluated = reused + prompt_n
     predicted = token_count(timings.get("predicted_n", data.get("tokens_predicted")))
@@ -85,22 +85,23 @@ def _piece(at_s: float, data: dict[str, Any]) -> Piece:
 
 
 def _duration(value: Any) -> float | None:
-    """Milliseconds, or None where the server sent something else."""
+    """Milliseconds, or None where the server sent something else, or less than none."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
         found = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return found if math.isfinite(found) and found >= 0 else None
 
 
-def failure(data: Any, status: int | None, headers: Mapping[str, str] | None = None
-             ) -> RequestFailed:
-    """What a llama-server's error object says, in one line."""
+def failure(data: Any, status: int | None, headers: Mapping[str, str] | None = None,
+            key: Secrets = None) -> RequestFailed:
+    """What a llama-server's error object says, in one line; `key` is kept out."""
     error = data.get("error", data) if isinstance(data, dict) else data
     message = error.get("message", error) if isinstance(error, dict) else error
     status = status or token_count(mapping(error).get("code"))
     kind = kind_of(status, one_line(error))
-    return RequestFailed(kind, one_line(message), status,
+    text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
+    return RequestFailed(kind, one_line(hide(text, key)), status,
                          retry_after_s=retry_after_s(headers or {}))

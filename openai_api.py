@@ -7,6 +7,8 @@ are taken at the transport (`wire_clock.py`).
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -18,7 +20,7 @@ from foreign import hide, kept_headers, response_cache, secrets
 from lab import ASSISTANT, Prompt
 from network import Address, is_loopback, proxy_variable
 from openai_errors import ERRORS, error_text, failure, kind_in_answer
-from openai_stream import decode, error_of, finish_reason, usage_in_headers
+from openai_stream import BROKEN_OFF, decode, error_of, finish_reason, usage_in_headers
 from providers import Provider
 from sse import Done, Noise, payloads
 from timing import (
@@ -28,8 +30,10 @@ from timing import (
     End,
     Event,
     Note,
+    Piece,
     RequestFailed,
     Sent,
+    Unread,
     Usage,
     clock,
 )
@@ -42,6 +46,8 @@ NO_ANSWER = "(no answer)"  # many APIs refuse an empty assistant message
 ALTERNATIVES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 STREAM_OPTIONS = {"include_usage": True}
 HEAD_BYTES = 2000
+OPENAI_HOST = "api.openai.com"
+OPENAI_ACCOUNT = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
 
 
 class OpenAIEndpoint:
@@ -94,12 +100,14 @@ class OpenAIEndpoint:
         where = self._where
         host = where.url.split("://", 1)[1]
         user = "" if where.username is None else f"{where.username}:{where.password or ''}@"
-        self.client = openai.OpenAI(
-            base_url=f"{where.scheme}://{user}{host}", api_key=self.key or "none", max_retries=0,
-            http_client=cast(Any, self._http),  # newer SDKs name another type, and take this one
-            # Compression would gather pieces before it lets them go.
-            default_headers={"Accept-Encoding": "identity"}, default_query=dict(where.query),
-        )
+        with _no_variables_but(OPENAI_ACCOUNT if where.host == OPENAI_HOST else ()):
+            self.client = openai.OpenAI(
+                base_url=f"{where.scheme}://{user}{host}", api_key=self.key or "none",
+                max_retries=0,
+                http_client=cast(Any, self._http),  # newer SDKs name another type, and take this
+                # Compression would gather pieces before it lets them go.
+                default_headers={"Accept-Encoding": "identity"}, default_query=dict(where.query),
+            )
 
     @property
     def url(self) -> str:
@@ -130,8 +138,9 @@ class OpenAIEndpoint:
             {"model": self.model, "messages": messages}, output_tokens))
 
     def stream_body(self, body: dict[str, Any], output_tokens: int) -> Iterator[Event]:
-        """Send a captured chat body as it is, but for the stream and the limit of its output."""
-        dropped = (*ALTERNATIVES, "stream", "stream_options", *(
+        """Send a captured chat body as it is, but for the stream and the limit of its output, and
+        for one answer."""
+        dropped = (*ALTERNATIVES, "stream", "stream_options", "n", *(
             () if self._keeps_models else ("model",)))
         kept = {name: value for name, value in body.items() if name not in dropped}
         yield from self._answered(lambda: self._send(
@@ -182,26 +191,30 @@ class OpenAIEndpoint:
                 if reason is None:
                     yield Alive(at_s=at_s)
             elif isinstance(data, Noise):
-                yield Note(text="no_json: a line of the stream is no JSON: "
-                                f"{self.shown(data.text)}")
+                yield Unread(text=self.shown(data.text))
             elif isinstance(data, dict):
                 if (error := error_of(data)) is not None:
                     text = error_text(error)
                     raise RequestFailed(kind_in_answer(error, text), self.shown(text),
                                         response.status_code)
                 chunks += 1
-                if reason := finish_reason(data) or reason:
+                found = list(decode(data, at_s, self.secrets))
+                if any(isinstance(event, Piece) for event in found):
+                    reason = None  # what was named earlier was no end
+                    watch.goes_on()
+                if (named := finish_reason(data)) is not None:
+                    reason = named
                     watch.ended()
-                yield from decode(data, at_s, self.secrets)
+                yield from found
         if reason is None:
             if not chunks and head:
                 body = self.shown(head.decode("utf-8", "replace"))
                 raise RequestFailed("no_json", f"the stream holds no piece of an answer: {body}",
                                     response.status_code)
             raise RequestFailed("incomplete", "the stream ended without a finish_reason")
-        if reason == "error":
-            raise RequestFailed("error_in_answer", "the answer ends with finish_reason error",
-                                response.status_code)
+        if (kind := BROKEN_OFF.get(reason.lower())) is not None:
+            raise RequestFailed(kind, "the answer was broken off: it ends with finish_reason "
+                                f"{reason.lower()}", response.status_code)
         yield End(finish_reason=self.shown(reason))
 
     def _send(self, body: dict[str, Any], output_tokens: int) -> httpx.Response:
@@ -289,6 +302,18 @@ class OpenAIEndpoint:
     def shown(self, text: str) -> str:
         """Foreign text as it may be shown: one line, without the key."""
         return one_line(hide(text, self.secrets))
+
+
+@contextlib.contextmanager
+def _no_variables_but(kept: tuple[str, ...]) -> Iterator[None]:
+    """Keeps the SDK from reading headers (a key among them) and accounts from variables that were
+    set for another endpoint: it would send them to this one."""
+    hidden = {name: os.environ.pop(name) for name in tuple(os.environ)
+              if name.startswith("OPENAI_") and name not in kept}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
 
 
 def _error_in(body: bytes) -> Any:

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 BROKE = "broke: "  # how the note begins that has a column of its own in a replay
+UNREAD = "unread"  # what may have been the first piece could not be read
 # Notes that keep a sample out of every average begin so.
-LEFT_OUT = ("not_cold", "truncated", "void", "response_cache")
+LEFT_OUT = ("not_cold", "truncated", "void", "response_cache", UNREAD)
 
 BURST_PIECES, BURST_SHARE = 8, 5
 
@@ -69,6 +70,8 @@ class Sample:
 
     arrivals_s: seconds from the moment the request's last byte was written to the arrival of
     each non-empty piece; arrival_kinds: "text", "reasoning" or "tool", one for each arrival;
+    thinking_chars: characters of the thinking that was streamed itself, and not in summary, None
+    where no piece of thinking came;
     usage_raw: the object that the counts were read from; response_headers: those that tell of
     caches; shared_chars: the longest beginning that this prompt shares with an earlier one of the
     run and its answer (of a replay: with the turn before), shared_tokens the same by the server's
@@ -94,6 +97,7 @@ class Sample:
     arrivals_s: tuple[float, ...] = ()
     arrival_kinds: tuple[str, ...] = ()
     first_piece_tokens: int | None = None
+    thinking_chars: int | None = None
     first_byte_s: float | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
@@ -149,16 +153,21 @@ class Sample:
         """Whether something between here and the model held the stream back.
 
         Pieces of one read have one arrival; a stream that is let through has about as many arrivals
-        as pieces. With five pieces a read or more, TTFT holds much of the answer, and the gaps say
-        nothing of decode.
+        as pieces. With five pieces a read or more, or all of them in one, TTFT holds much of the
+        answer, and the gaps say nothing of decode.
         """
-        pieces = len(self.arrivals_s)
-        return pieces >= BURST_PIECES and len(set(self.arrivals_s)) <= pieces / BURST_SHARE
+        pieces, reads = len(self.arrivals_s), len(set(self.arrivals_s))
+        return pieces > reads == 1 or (pieces >= BURST_PIECES and reads <= pieces / BURST_SHARE)
 
     @property
     def hidden_thinking_tokens(self) -> int:
-        """Thinking that was counted but never streamed: it is in TTFT, beside prefill."""
-        return 0 if REASONING in self.arrival_kinds else self.reasoning_tokens or 0
+        """Thinking that was counted but never streamed, or only in summary: it is in TTFT, beside
+        prefill, or between the pieces of the summary. No token has less than a character."""
+        counted = self.reasoning_tokens or 0
+        came = REASONING in self.arrival_kinds
+        if came and (self.thinking_chars is None or self.thinking_chars >= counted):
+            return 0
+        return counted
 
     @property
     def inter_token_s(self) -> float | None:
@@ -166,16 +175,22 @@ class Sample:
 
         The tokens of the first piece are known from a llama-server; elsewhere the mean tokens a
         piece stand for them. Thinking that was counted but never streamed is no part of the
-        stream and is left out. None without reported tokens, where the stream came in bursts, or
-        where nothing is left to divide.
+        stream and is left out, and so are the pieces of its summary. None without reported tokens,
+        where the stream came in bursts, or where nothing is left to divide.
         """
-        if self.output_tokens is None or len(self.arrivals_s) < 2 or self.came_in_bursts:
+        if self.output_tokens is None or self.came_in_bursts:
             return None
-        streamed = float(self.output_tokens - self.hidden_thinking_tokens)
-        first = self.first_piece_tokens or streamed / len(self.arrivals_s)
+        hidden = self.hidden_thinking_tokens
+        pieces = self.arrivals_s if not hidden else [
+            at_s for at_s, kind in zip(self.arrivals_s, self.arrival_kinds, strict=False)
+            if kind != REASONING]
+        if len(set(pieces)) < 2:
+            return None
+        streamed = float(self.output_tokens - hidden)
+        first = self.first_piece_tokens or streamed / len(pieces)
         if streamed - first <= 0 or (self.reasoning_tokens or 0) > self.output_tokens:
             return None
-        return (self.arrivals_s[-1] - self.arrivals_s[0]) / (streamed - first)
+        return (pieces[-1] - pieces[0]) / (streamed - first)
 
     @property
     def inter_chunk_s(self) -> float | None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sample import TEXT, Connection, Failure, Sample, ServerTimings
+from sample import REASONING, TEXT, UNREAD, Connection, Failure, Sample, ServerTimings
 
 Clock = Callable[[], float]
 # Monotonic and of the finest resolution there is: a wall clock may step back in mid-request.
@@ -56,18 +57,19 @@ class Progress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """A piece of the answer; `tokens_so_far` counts the answer's tokens up to its end, where the
-    server says so."""
+    server says so; a `summary` of thinking stands for more tokens than it has."""
 
     at_s: float
     kind: str
     text: str
     tokens_so_far: int | None = None
+    summary: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Counts as reported; None is not reported. A later count replaces an earlier one; a later
-    silence, or a usage that is all zero, does not. `raw` is the object they were read from."""
+    """Counts as reported; None is not reported. A later count replaces an earlier one (see
+    `merged`). `raw` is the object they were read from."""
 
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
@@ -91,7 +93,16 @@ class Note:
     text: str
 
 
-Event = Sent | Answered | Alive | Progress | Piece | Usage | End | Note
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """A line of the stream that could not be read, as it may be shown."""
+
+    text: str
+
+
+Event = Sent | Answered | Alive | Progress | Piece | Usage | End | Note | Unread
+# A line with none of these holds no object, and so no piece; nor does a comment sent as data.
+_OF_AN_OBJECT = re.compile(r'(?!:)[^{}"]*[{}"]')
 
 
 class RequestFailed(Exception):
@@ -116,10 +127,24 @@ def prompt_hash(text: str) -> str:
 
 
 def merged(before: Usage, after: Usage) -> Usage:
-    """What is known after a later usage; see `Usage`."""
+    """What is known after a later usage.
+
+    A later count replaces an earlier one; a silence does not, nor does a zero in place of a prompt
+    or an output that was counted, nor a prompt with no cached tokens beside it that is less than
+    was known: it leaves out what the cache held (an Anthropic stream's last event).
+    """
     if not after.prompt_tokens and not after.output_tokens and before != Usage():
         return before
     told = {f.name: value for f in fields(after) if (value := getattr(after, f.name)) is not None}
+    known = before.prompt_tokens or 0
+    if after.prompt_tokens == 0 < known:
+        del told["prompt_tokens"]
+        told.pop("cached_tokens", None)
+    elif after.cached_tokens is None and (after.prompt_tokens or known) < known:
+        del told["prompt_tokens"]
+    if after.output_tokens == 0 < (before.output_tokens or 0):
+        del told["output_tokens"]
+        told.pop("reasoning_tokens", None)
     return replace(before, **told)
 
 
@@ -165,7 +190,20 @@ class _Seen:
             case End():
                 self.end = event
             case Note():
-                self.notes.append(event.text)
+                if event.text not in self.notes:
+                    self.notes.append(event.text)
+            case Unread():
+                may_be_the_first = not self.pieces and _OF_AN_OBJECT.match(event.text)
+                self.notes.append(
+                    f"{UNREAD}: a line before the first piece is no JSON, and may have held it: "
+                    f"{event.text}" if may_be_the_first else
+                    f"no_json: a line of the stream is no JSON: {event.text}")
+
+    @property
+    def thinking_chars(self) -> int | None:
+        """Characters of streamed thinking, a summary's not counted; None where no piece came."""
+        thinking = [piece for piece in self.pieces if piece.kind == REASONING]
+        return sum(len(p.text) for p in thinking if not p.summary) if thinking else None
 
     @property
     def answer(self) -> str:
@@ -223,6 +261,7 @@ def measure(
         arrivals_s=tuple(seen.since_sent(piece.at_s) or 0.0 for piece in seen.pieces),
         arrival_kinds=tuple(piece.kind for piece in seen.pieces),
         first_piece_tokens=seen.pieces[0].tokens_so_far if seen.pieces else None,
+        thinking_chars=seen.thinking_chars,
         first_byte_s=seen.since_sent(seen.first_byte_at),
         prompt_tokens=usage.prompt_tokens,
         cached_tokens=usage.cached_tokens,

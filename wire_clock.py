@@ -124,19 +124,27 @@ class HeldOpen:
 
     def __init__(self, response: httpx.Response, after_s: float) -> None:
         self._response = response
-        self._timer = threading.Timer(after_s, self._hang_up)
-        self._timer.daemon = True
+        self._after_s = after_s
+        self._timer: threading.Timer | None = None
 
     def __enter__(self) -> HeldOpen:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
+        self.goes_on()
 
     def ended(self) -> None:
-        """The answer has come to its end."""
-        if self._timer.ident is None:
+        """The answer says that it has come to its end."""
+        if self._timer is None:
+            self._timer = threading.Timer(self._after_s, self._hang_up)
+            self._timer.daemon = True
             self._timer.start()
+
+    def goes_on(self) -> None:
+        """It has not: a piece came behind that."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _hang_up(self) -> None:
         stream = self._response.extensions.get("network_stream")

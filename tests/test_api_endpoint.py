@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 import api_timing
-from conftest import Outcome, environment, run_script
+from conftest import Outcome, at, environment, run_script
+from openai_api import OpenAIEndpoint
 from providers import PROVIDERS
 from wire_stub import HANGS_UP, SILENT, Asked, Stub, refused, wire_stub
 
@@ -227,3 +229,38 @@ def test_where_requests_go_and_with_which_key(
 ) -> None:
     chosen = api_timing.target(api_timing.parse(flags.split()), environ)
     assert (chosen.where and chosen.where.url, chosen.key_variable) == (base_url, key_variable)
+
+
+# The SDK's own variables, set for an endpoint of OpenAI.
+ANOTHERS = {"OPENAI_API_KEY": "sk-another-0123456789", "OPENAI_ORG_ID": "org-another",
+            "OPENAI_PROJECT_ID": "proj-another", "OPENAI_ADMIN_KEY": "sk-admin-0123456789",
+            "OPENAI_CUSTOM_HEADERS": "Authorization: Bearer sk-another-0123456789\nX-Api: another\n"
+                                     "Host: another\nUser-Agent: another"}
+OURS = {"accept", "accept-encoding", "authorization", "connection", "content-length",
+        "content-type", "host", "user-agent"}
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+def test_what_is_set_for_another_endpoint_is_not_sent(tmp_path: Path, key: str | None) -> None:
+    flags = ("--only", "output", "--outputs", "4")
+    with wire_stub() as stub:
+        outcome = (timed(stub, tmp_path, *flags, **ANOTHERS) if key is None else timed(
+            stub, tmp_path, *flags, "--api-key-env", "STUB_KEY", **ANOTHERS, STUB_KEY=key))
+        assert outcome.status == 0, outcome.err
+        for asked in stub.asked:  # of /models too
+            named = {name for name in asked.headers if not name.startswith("x-stainless-")}
+            assert named <= OURS
+            assert asked.headers["authorization"] == f"Bearer {key or 'none'}"
+            assert "another" not in str(asked.headers)
+            assert "sk-admin" not in str(asked.headers)
+
+
+def test_an_account_is_sent_to_openai_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ANOTHERS.items():
+        monkeypatch.setenv(name, value)
+    for url, account in (("https://api.openai.com/v1", ("org-another", "proj-another")),
+                         ("https://api.openai.com.example/v1", (None, None))):
+        client = OpenAIEndpoint(at(url), key=KEY, model="m", provider=None).client
+        assert (client.organization, client.project) == account
+        assert {"X-Api", "Authorization"}.isdisjoint(client.default_headers)
+    assert {name: os.environ[name] for name in ANOTHERS} == ANOTHERS

@@ -90,6 +90,24 @@ def test_a_stream_held_open_behind_its_answer_is_hung_up_on(
             assert (sample.error, sample.finish_reason, text) == (None, "stop", "one")
 
 
+def test_an_answer_that_goes_on_behind_its_end_is_not_hung_up_on(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openai_api, "AFTER_END_S", 0.4)
+    again = piece(finish="stop", content="one")
+    sample = sample_of(Answer(body=(again, *(0.2, again) * 5), ends=STALLED))
+    assert (sample.error, sample.finish_reason, len(sample.arrivals_s)) == (None, "stop", 6)
+    # Nothing hangs up on a pause in the middle of an answer.
+    sample = sample_of(Answer(body=(END, 0.1, ONE, 0.8, ONE, END)))
+    assert (sample.error, len(sample.arrivals_s)) == (None, 2)
+
+
+def test_of_a_captured_body_one_answer_is_asked() -> None:
+    with wire_stub() as stub:
+        list(endpoint(stub).stream_body({"messages": [], "n": 2, "temperature": 0.5}, 4))
+        assert "n" not in stub.chats[-1].body and stub.chats[-1].body["temperature"] == 0.5
+
+
 FAILURES: dict[str, tuple[Answer, str, int | None, str]] = {
     "html": (said(HTML, "<!doctype html>\n<title>Welcome</title>"), "no_api", 200, "HTML page"),
     "401": (refused(401, "no such key"), "key", 401, "HTTP 401: no such key"),

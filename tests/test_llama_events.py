@@ -12,7 +12,7 @@ from llama_server import LlamaServer
 from llama_stream import RAW, events
 from sample import ServerTimings
 from sse import payloads
-from timing import Alive, End, Event, Note, Piece, Progress, RequestFailed, Usage
+from timing import Alive, End, Event, Note, Piece, Progress, RequestFailed, Unread, Usage
 from trouble import Trouble
 
 LAST = {
@@ -70,7 +70,7 @@ def test_comments_other_fields_crlf_and_done_are_no_payloads() -> None:
 
 def test_a_line_that_is_no_json_is_reported_and_the_rest_still_read() -> None:
     note, after = read(b"data: : PROCESSING\n", stream({"content": "a"}))
-    assert isinstance(note, Note) and ": PROCESSING" in note.text
+    assert note == Unread(text=": PROCESSING")
     assert after == piece(2, "a")
 
 
@@ -79,6 +79,56 @@ def test_a_build_before_cache_n_reuses_evaluated_less_computed() -> None:
     del old["timings"]["cache_n"]
     usage = next(e for e in read(stream(old)) if isinstance(e, Usage))
     assert usage.cached_tokens == 4
+
+
+@pytest.mark.parametrize(("evaluated", "prompt_n", "cached"), [
+    (10, 12, None), (10, 10, 0), (None, 12, None), (10, None, None)])
+def test_less_than_nothing_is_no_count(evaluated: int | None, prompt_n: int | None,
+                                       cached: int | None) -> None:
+    old = LAST | {"tokens_evaluated": evaluated, "timings": {
+        "prompt_n": prompt_n, "prompt_ms": -1.0, "predicted_n": -2, "predicted_ms": -5}}
+    usage = next(e for e in read(stream(old)) if isinstance(e, Usage))
+    assert usage.cached_tokens == cached and usage.server is not None
+    assert (usage.server.cache_n, usage.server.predicted_n) == (cached, None)
+    assert (usage.server.prompt_ms, usage.server.predicted_ms) == (None, None)
+
+
+@pytest.mark.parametrize(("data", "said"), [
+    (b'data: {"content": "a"}{"content": "b"}\n', "ab"),
+    (b'data: {"content": "a"} \t {"content": "b"}\n', "ab"),
+    (b'data: {"content": "a"}data: {"content": "b"}data:{"content": "c"}\n', "abc"),
+    (b'{"content": "a"}{"content": "b"}\n', "ab"),
+    (b'data: data: {"content": "a"}\n', "a"), (b'data:data:data: {"content": "a"}\n', "a"),
+    (b'data: {"content": "data: {"}\n', "data: {"),
+    (b'data: [{"content": "a"}, {"content": "b"}]\n', "ab"),
+    (b'data: [{"content": "a"}]{"content": "b"}\n', "ab"),
+    (b'data: {"content":\ndata: "a"}{"content": "b"}\n\n', "ab"),
+    (b'data: {"content": "a"}data: [DONE]\n\ndata: {"content": "b"}\n', "a"),
+    (b'data: data: [DONE]\n\ndata: {"content": "b"}\n', ""),
+    (b'data: data:\n\ndata: {"content": "b"}\n', "b"),
+], ids=range(13))
+def test_several_values_on_a_line(data: bytes, said: str) -> None:
+    found = read(data)
+    assert all(isinstance(event, Piece) for event in found)
+    assert "".join(event.text for event in found if isinstance(event, Piece)) == said
+
+
+@pytest.mark.parametrize("line", [
+    b'{"content": "a"} oops', b'{"content": "a"}{"content":', b'1 {"content": "a"}', b'1 2',
+    b'["a"]{"content": "b"}', b'{"content": "a"}}'])
+def test_values_with_anything_else_between_them_are_not_read(line: bytes) -> None:
+    assert read(b"data: " + line + b"\n\n") == [Unread(text=line.decode())]
+
+
+def test_a_key_in_a_long_line_is_hidden_whole() -> None:
+    for before in range(250, 310):
+        (unread,) = read_with_key(b"data: " + b"x" * before + b"sk-secret-key" + b"\n")
+        assert isinstance(unread, Unread) and "sk-s" not in unread.text
+
+
+def read_with_key(data: bytes) -> list[Event]:
+    found = events(payloads([(1.0, data)]), "sk-secret-key")
+    return [event for event in found if not isinstance(event, Alive)]
 
 
 def test_truncation_is_noted() -> None:

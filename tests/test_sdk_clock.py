@@ -320,7 +320,7 @@ def test_a_stream_that_fails_keeps_its_arrivals(script: Script, kind: str,
 # What no API should send, and a proxy or a home-made server does: never a traceback.
 @pytest.mark.parametrize("data", [
     b"null", b"5", b'"text"', b"[]", b'{"choices": 5}', b'{"choices": [{"delta": 5}]}',
-    b'{"choices": [{"delta": {"content": ["a"]}}]}',
+    b'{"choices": [{"delta": {"content": [null, [[]], true]}}]}',
     b'{"choices": [{"delta": {"tool_calls": 5}}]}',
     b'{"choices": [{"delta": {"tool_calls": [{"function": {"name": 5}}]}}]}',
     b'{"usage": {"prompt_tokens_details": 5}}', b'{"usage": []}', b"\xff",

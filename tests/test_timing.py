@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ from timing import (
     Progress,
     RequestFailed,
     Sent,
+    Unread,
     Usage,
     measure,
+    merged,
 )
 
 
@@ -89,9 +92,51 @@ def test_a_later_silence_or_zero_erases_no_count() -> None:
         assert (sample.prompt_tokens, sample.cached_tokens, sample.output_tokens) == (90, 0, 8)
 
 
-def test_a_note_is_kept() -> None:
-    sample, _ = measure([*WHOLE, Note(text="odd: a thing")], blank())
+APART = Usage(prompt_tokens=100, cached_tokens=90, output_tokens=1)  # as an Anthropic stream begins
+
+
+@pytest.mark.parametrize(("first", "last", "counts"), [
+    (Usage(prompt_tokens=634, cached_tokens=317), Usage(prompt_tokens=0, output_tokens=16),
+     (634, 317, 16)),
+    (Usage(prompt_tokens=634, cached_tokens=317),
+     Usage(prompt_tokens=0, cached_tokens=0, output_tokens=16), (634, 317, 16)),
+    (APART, Usage(prompt_tokens=10, output_tokens=4), (100, 90, 4)),
+    (APART, Usage(prompt_tokens=0, output_tokens=4), (100, 90, 4)),
+    (APART, Usage(output_tokens=4), (100, 90, 4)),
+    (Usage(prompt_tokens=100), Usage(prompt_tokens=10, output_tokens=4), (100, None, 4)),
+    (Usage(prompt_tokens=100, output_tokens=9), Usage(prompt_tokens=100, output_tokens=0),
+     (100, None, 9)),
+    # All of it again, and otherwise: the later one.
+    (APART, Usage(prompt_tokens=80, cached_tokens=0, output_tokens=4), (80, 0, 4)),
+    (APART, Usage(prompt_tokens=120, output_tokens=4), (120, 90, 4)),
+    (Usage(prompt_tokens=0, output_tokens=0), Usage(prompt_tokens=7, output_tokens=4),
+     (7, None, 4)),
+    (Usage(cached_tokens=8), Usage(prompt_tokens=10, output_tokens=4), (10, 8, 4)),
+])
+def test_a_later_usage_that_tells_less(first: Usage, last: Usage,
+                                       counts: tuple[int | None, ...]) -> None:
+    found = merged(first, last)
+    assert (found.prompt_tokens, found.cached_tokens, found.output_tokens) == counts
+
+
+def test_a_note_is_kept_once() -> None:
+    sample, _ = measure([*WHOLE, *[Note(text="odd: a thing")] * 2], blank())
     assert sample.notes == ("odd: a thing",)
+
+
+@pytest.mark.parametrize(("line", "before", "counts"), [
+    ('{"choices": [{"delta": {"content": "on', False, False),
+    ('oices": [{"delta"', False, False), ('"one', False, False),
+    ('{"choices": [{"delta": {"content": "on', True, True),
+    # No object, and so no piece; a comment.
+    ("ping", False, True), (": OPENROUTER PROCESSING", False, True), (':{"a"', False, True),
+])
+def test_a_line_that_may_have_been_the_first_piece(line: str, before: bool, counts: bool) -> None:
+    odd: list[Event] = [Unread(text=line)]
+    events = [WHOLE[0], *([] if before else odd), *WHOLE[1:3], *(odd if before else []), *WHOLE[3:]]
+    sample, _ = measure(events, blank())
+    assert sample.error is None and sample.counts is counts
+    assert len(sample.notes) == 1 and line in sample.notes[0]
 
 
 @pytest.mark.parametrize(("events", "kind"), [
@@ -142,7 +187,14 @@ def of(arrivals: tuple[float, ...], **known: Any) -> Sample:
     (of((1.0, 1.01, 1.02), output_tokens=5, first_piece_tokens=3), 0.01),
     # Twelve tokens, ten of them thinking that was never streamed.
     (of((1.0, 1.01), output_tokens=12, reasoning_tokens=10), 0.01),
+    # A thousand tokens of thinking in a summary: the text alone, ten pieces of ten tokens.
+    (of((0.5, *(1.5 + n * 0.1 for n in range(10))), output_tokens=1010, reasoning_tokens=1000,
+        thinking_chars=0, kinds=(REASONING, *(TEXT,) * 10)), 0.1),
+    (of((0.5, *(1.5 + n * 0.1 for n in range(10))), output_tokens=1010, reasoning_tokens=1000,
+        thinking_chars=999, kinds=(REASONING, *(TEXT,) * 10)), 0.1),
     # Thinking that was streamed is part of the stream.
+    (of((1.0, 1.01, 1.02, 1.03), output_tokens=4, reasoning_tokens=2, thinking_chars=2,
+        kinds=(REASONING, REASONING, TEXT, TEXT)), 0.01),
     (of((1.0, 1.01, 1.02, 1.03), output_tokens=4, reasoning_tokens=2,
         kinds=(REASONING, REASONING, TEXT, TEXT)), 0.01),
 ])
@@ -156,6 +208,9 @@ def test_inter_token_latency_by_hand(sample: Sample, seconds: float) -> None:
     of((), output_tokens=0),
     of((1.0, 1.1), output_tokens=2, first_piece_tokens=2),
     of((1.0, 1.1), output_tokens=5, reasoning_tokens=5),
+    of((1.0,) * 6, output_tokens=60),  # in one read
+    of((0.5, 1.0, 1.0), output_tokens=60, reasoning_tokens=50, thinking_chars=0,
+       kinds=(REASONING, TEXT, TEXT)),
 ])
 def test_inter_token_latency_that_nothing_tells(sample: Sample) -> None:
     assert sample.inter_token_s is None
@@ -168,9 +223,27 @@ def test_a_stream_in_bursts_has_no_decode_rate() -> None:
     assert (held.inter_token_s, held.inter_chunk_s) == (None, None)
     through = of(tuple(1 + n * 0.01 for n in range(40)), output_tokens=40)
     assert not through.came_in_bursts
-    # Two pieces a read, now and then, are no burst; a short answer in one read is not called one.
+    # Two pieces a read, now and then, are no burst; a short answer in one read is one.
     assert not of(tuple(1 + n // 2 * 0.01 for n in range(40)), output_tokens=40).came_in_bursts
-    assert not of((1.0,) * 7, output_tokens=7).came_in_bursts
+    for pieces in (2, 6, 7):
+        held = of((1.0,) * pieces, output_tokens=pieces)
+        assert held.came_in_bursts
+        assert (held.inter_token_s, held.inter_chunk_s) == (None, None)
+    assert not of((1.0,), output_tokens=1).came_in_bursts
+    assert not of((), output_tokens=0).came_in_bursts
+    assert not of((1.0, 1.0, 1.1), output_tokens=3).came_in_bursts
+
+
+def test_thinking_is_hidden_where_its_characters_cannot_hold_it() -> None:
+    streamed = of((1.0, 2.0), kinds=(REASONING, TEXT), reasoning_tokens=40, output_tokens=44)
+    assert streamed.hidden_thinking_tokens == 0  # of an older record: unknown
+    assert replace(streamed, thinking_chars=40).hidden_thinking_tokens == 0
+    assert replace(streamed, thinking_chars=39).hidden_thinking_tokens == 40
+    events: list[Event] = [
+        Sent(at_s=0), Piece(at_s=1, kind=REASONING, text="so", summary=True),
+        Piece(at_s=2, kind=REASONING, text="hmm"), text(3), End(finish_reason="stop")]
+    assert measure(events, blank())[0].thinking_chars == 3
+    assert measure(WHOLE, blank())[0].thinking_chars is None
 
 
 def test_inter_chunk_latency_needs_no_tokens() -> None:

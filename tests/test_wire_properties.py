@@ -53,6 +53,8 @@ NOISY = [(play, case) for play, case in CASES
 NOISE = (b": ping\n\n", b":\n", b"\n", b"event: message\n\n", b"id: 7\n", b"retry: 3000\n\n",
          b"data:\n\n", b"data: \n", b"data: : PROCESSING\n\n", extra(), extra(usage=None))
 SAID_NO_JSON = "no_json: "
+# Cut behind an end that is named and is none, they are answers that came to their end.
+GOES_ON = {"reason_on_every_chunk", "goes_on", "goes_on_and_is_cut", "goes_on_and_stops"}
 
 
 def ids(played: tuple[Player, Case]) -> str:
@@ -93,7 +95,7 @@ def check_cut(part: Sample, whole: Sample) -> None:
 
 
 @pytest.mark.parametrize("ends", [WHOLE, RESET])
-@pytest.mark.parametrize("played", CASES, ids=ids)
+@pytest.mark.parametrize("played", [p for p in CASES if p[1].name not in GOES_ON], ids=ids)
 def test_cut_at_any_byte(played: tuple[Player, Case], ends: str) -> None:
     play, case = played
     whole, _ = play(case)

@@ -15,6 +15,7 @@ from wire_case import (
     TWO,
     Case,
     Script,
+    chunk,
     extra,
     failed,
     refused,
@@ -27,6 +28,7 @@ WHOLE_ANSWER = {"id": "c", "object": "chat.completion", "choices": [
     {"index": 0, "message": {"role": "assistant", "content": "one"}, "finish_reason": "stop"}]}
 PAGE = b"<!doctype html>\n<title>Welcome</title>"
 SHOWN_PAGE = "<!doctype html> <title>Welcome</title>"
+BROKEN_OFF = "the answer was broken off: it ends with finish_reason "
 NO_FINISH = "the stream ended without a finish_reason"
 DATE = {"date": "Wed, 21 Oct 2026 07:28:00 GMT"}
 NO_JSON = "no_json: a line of the stream is no JSON: "
@@ -210,6 +212,17 @@ FAILURES = (
          ((0.1, b"data: oops\n\n" + DONE),),
          failed("no_json", "the stream holds no piece of an answer: data: oops data: [DONE]", 200,
                 first_byte_s=0.1, notes=(NO_JSON + "oops",)), says=""),
+    # An end that is none.
+    in_stream("incomplete", "abort", "vllm-project/vllm#57082",
+              "the server gave the request up, and ends the stream as if it were whole",
+              chunk("abort") + DONE, BROKEN_OFF + "abort", before=LATER[:1], says="one"),
+    in_stream("overloaded", "insufficient", "api-docs.deepseek.com/api/create-chat-completion",
+              "DeepSeek broke the answer off for want of resources",
+              chunk("insufficient_system_resource") + DONE,
+              BROKEN_OFF + "insufficient_system_resource", before=LATER[:1], says="one"),
+    in_stream("error_in_answer", "network_error", "NousResearch/hermes-agent#92161",
+              "the answer ends with network_error", chunk("network_error") + DONE,
+              BROKEN_OFF + "network_error", before=LATER[:1], says="one"),
     # Nothing to time.
     Case("empty", "zero_deltas", "lmstudio-ai/lmstudio-bug-tracker#2339",
          "the prompt is too long, and a proper stream with no text in it says so",

@@ -59,6 +59,9 @@ HIT = {"x-openrouter-cache-status": "HIT"}
 FIREWORKS = {"fireworks-prompt-tokens": "10", "fireworks-cached-prompt-tokens": "8"}
 TIMINGS = {"cache_n": 8, "prompt_n": 2, "prompt_ms": 30.5, "predicted_n": 4, "predicted_ms": 9.0}
 GROWING = [{**USAGE, "completion_tokens": n, "total_tokens": 10 + n} for n in (2, 4)]
+OUTPUT_ALONE = {"prompt_tokens": 0, "completion_tokens": 16, "total_tokens": 16}
+THE_REST = {"input_tokens": 10, "output_tokens": 4}
+EDGE = {"cache-status": "Origin; hit; ttl=10", "age": "7"}
 NOT_COUNTS = {"prompt_tokens": "10", "completion_tokens": -4,
               "prompt_tokens_details": {"cached_tokens": True}}
 
@@ -92,6 +95,17 @@ USAGES = (
          "the first usage has cached tokens, the last has none of that name",
          (*PIECES, (0.5, extra(usage=NESTED) + END + LAST)),
          counts(10, 8, 4, raw=USAGE)),
+    Case("A6", "then_no_prompt", "envoyproxy/ai-gateway#1631",
+         "the first usage counts the prompt, the last has zero for it",
+         (*PIECES, (0.5, extra(usage={"prompt_tokens": 634, "prompt_tokens_details": {
+             "cached_tokens": 317}}) + END + extra(usage=OUTPUT_ALONE) + DONE)),
+         counts(634, 317, 16, raw=OUTPUT_ALONE)),
+    Case("A6", "then_the_rest", "8monkey-ai/hebo-gateway#187",
+         "an Anthropic stream's last event has no cached tokens, and its input leaves them out",
+         (*PIECES, (0.5, sse({"type": "message_start", "message": {"usage": {
+             "input_tokens": 10, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 0,
+             "output_tokens": 1}}}) + END + extra(usage=THE_REST) + DONE)),
+         counts(100, 90, 4, raw=THE_REST)),
     Case("A7", "on_every_chunk", "AtomaAI/atoma-proxy#534",
          "usage comes on every chunk and grows: the last, not the sum",
          ((0.2, with_usage(ONE, GROWING[0])), (0.4, with_usage(TWO, GROWING[1])),
@@ -122,6 +136,10 @@ USAGES = (
             prompt=10, cached=8, output=4),
     reports("B5", "two_spellings", "promptfoo/promptfoo#10132",
             "the same count under two names: not their sum", {**NESTED, "cached_tokens": 8},
+            prompt=10, cached=8, output=4),
+    reports("B5", "zero_beside_a_count", "ithtelab/workbuddy-manager#39",
+            "a gateway's own field is zero, and the provider's beside it is not",
+            {**DEEPSEEK, "prompt_tokens_details": {"cached_tokens": 0}, "cached_tokens": 0},
             prompt=10, cached=8, output=4),
     reports("B5", "mistral", "docs.mistral.ai/studio-api/conversations/advanced/prompt-caching",
             "num_cached_tokens", {**USAGE, "num_cached_tokens": 8},
@@ -184,6 +202,12 @@ USAGES = (
          came(0.01, **COUNTED, response_headers=HIT, notes=(
              "response_cache: a whole answer, kept from before (x-openrouter-cache-status: HIT)",
          )), headers=STREAM | HIT),
+    Case("B19", "response_cache_standard", "www.rfc-editor.org/rfc/rfc9211",
+         "a cache in between says so as the standard has it",
+         ((0.01, chunk(content="one two") + END + LAST),),
+         came(0.01, **COUNTED, response_headers=EDGE, notes=(
+             "response_cache: a whole answer, kept from before (cache-status: Origin; hit; "
+             "ttl=10)",)), headers=STREAM | EDGE),
     Case("B19", "response_cache_missed", "openrouter.ai/docs/guides/features/response-caching",
          "the head says that no cache had the answer", ANSWER,
          came(0.2, 0.4, **COUNTED, response_headers={"x-openrouter-cache-status": "MISS"}),
