@@ -124,7 +124,8 @@ def _change(before: Rendering, after: Rendering, a_at: int, b_at: int) -> Edit:
         return _tools(before, after, a_at, b_at, olds, news)
     if SETTING in (old.kind, new.kind):
         if old.kind == new.kind and old.name == new.name:
-            return Edit(kind=SYSTEM, detail=f"another {old.name}", before_end=old.end,
+            other = "other" if old.name.endswith("s") else "another"
+            return Edit(kind=SYSTEM, detail=f"{other} {old.name}", before_end=old.end,
                         after_end=new.end)
         name = old.name if old.kind == SETTING else new.name
         return Edit(kind=SYSTEM, detail=f"{name} is there in one turn only",

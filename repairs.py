@@ -16,7 +16,8 @@ import volatile
 from captured import Turn
 from causes import Break, Comparison
 from kinds import FORM, ID, INSERTED, JSON, ORDER, THINKING, TIME
-from rendering import Rendering, render, to_json
+from rendering import Rendering, render
+from spelled_json import to_json
 from transforms import (
     canonical_json,
     coarse,

@@ -13,7 +13,7 @@ from typing import Any
 
 from divergence import character_start, meeting
 from kinds import FORM, JSON, ORDER, Edit
-from rendering import parse_json
+from spelled_json import parse_json
 
 LINE_BYTES = 400  # how far to either side a line is looked at
 JSON_BYTES, JSON_STARTS = 1 << 17, 24

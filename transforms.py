@@ -9,7 +9,8 @@ from typing import Any
 
 import volatile
 from edits import without_thinking
-from rendering import NOT_READ, THINKING_FIELDS, Number, parse_json, to_json, tool_name
+from rendering import THINKING_FIELDS, tool_name
+from spelled_json import Number, parse_json, to_json
 
 
 def each_text(value: Any, change: Callable[[str], str]) -> Any:
@@ -64,8 +65,7 @@ def canonical_json(body: dict[str, Any]) -> dict[str, Any]:
 
 def _canonical(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _canonical(item) for key, item in sorted(value.items())
-                if key not in NOT_READ}
+        return {key: _canonical(item) for key, item in sorted(value.items())}
     if isinstance(value, list):
         return [_canonical(item) for item in value]
     if isinstance(value, Number):

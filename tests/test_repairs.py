@@ -12,8 +12,9 @@ from causes import compare
 from explain import explain_turns
 from explain_cases import A1, A2, DOC, Q1, Q2, Q3, SYS, answer, chat, system, tool, user
 from explain_cases_history import MEMORY, OTHER, THOUGHT
-from rendering import render, to_json
+from rendering import render
 from repairs import repair
+from spelled_json import to_json
 from transforms import coarse, normalised, sort_lines, sort_tools
 
 
