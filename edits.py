@@ -10,7 +10,19 @@ import re
 
 import volatile
 from divergence import character_start, common_prefix_bytes, meeting
-from kinds import COMPACTION, CUT, EDITED, ID, INSERTED, SYSTEM, THINKING, TIME, UNKNOWN, Edit
+from kinds import (
+    COMPACTION,
+    CUT,
+    EDITED,
+    ID,
+    INSERTED,
+    SYSTEM,
+    THINKING,
+    TIME,
+    UNKNOWN,
+    Edit,
+    time_detail,
+)
 from sameness import LINE_BYTES, decoded, json_form, line_start, order, text_form
 
 THINK_BYTES = 1 << 18
@@ -110,7 +122,7 @@ def _volatile(
     found = volatile.volatile(texts[0], texts[1], len(lead), prose=role in ("user", "assistant"))
     if found is None:
         return None
-    details = {volatile.TIME: f"a time that changes each {found.detail}",
+    details = {volatile.TIME: time_detail(found.detail),
                volatile.COUNTER: f"a {found.detail}"}
     return Edit(
         kind=TIME if found.kind == volatile.TIME else ID, stamp=found,
@@ -136,7 +148,7 @@ def _named(old: str, new: str, lead: str, role: str, meets: bool) -> tuple[str, 
     mostly_time = _is_stamp(old) if old.strip() and not new.strip() else (
         _is_stamp(new) if new.strip() and not old.strip() else "")
     if mostly_time:
-        return TIME, f"a time that changes each {mostly_time}, there in one turn only"
+        return TIME, f"{time_detail(mostly_time)}, there in one turn only"
     if role == "tools":
         return SYSTEM, "another definition of a tool"
     if role == "tool" and len(old) >= PRUNED_CHARS and len(new) * SHRUNK < len(old):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 MOST_DEPTH = 200
+MOST_EXPONENT_DIGITS = 9
 
 
 class Number(float):
@@ -24,6 +25,18 @@ class Number(float):
 
     def __repr__(self) -> str:
         return self.spelling
+
+
+def same_number(spelling: str) -> str:
+    """One text for all spellings of a number, to its last digit: 10, 10.0 and 1e1 are "1e1"."""
+    mantissa, _, exponent = spelling.lower().partition("e")
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    digits = (whole + fraction).lstrip("0")
+    kept = digits.rstrip("0")
+    if len(exponent) > MOST_EXPONENT_DIGITS:
+        return spelling
+    power = int(exponent or 0) - len(fraction) + len(digits) - len(kept)
+    return f"{'-' * mantissa.startswith('-')}{kept}e{power if kept else 0}"
 
 
 def parse_json(text: str | bytes) -> Any:

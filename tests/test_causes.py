@@ -127,6 +127,8 @@ def test_what_only_adds_breaks_nothing(name: str) -> None:
     before, after = map(render, APPENDS[name])
     found = compare(before, after)
     assert (found.breaks, found.avoidable_chars, found.is_same) == ((), 0, False)
+    assert found.nothing == ("nothing: it is the beginning of the turn before"
+                             if "shorter" in name else "nothing: it appends")
 
 
 def test_the_same_turn_twice() -> None:
