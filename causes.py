@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from divergence import Divergence, at_offset, char_count, divergence, parting, units_at
-from edits import SUMMARY_WORDS, THOUGHT_MARKS, edit, without_thinking
+from edits import SUMMARY_WORDS, THOUGHT_MARKS, edit, less_thinking
 from kinds import (
     COMPACTION,
     CUT,
@@ -299,7 +299,7 @@ def _thinking(
         index, text, stripped = 0, "", ""
         for index, data in enumerate(texts):  # noqa: B007
             text = data.decode("utf-8", "replace")
-            stripped = without_thinking(text)
+            stripped = less_thinking(text)
             if stripped == text or ROLE_MARK.sub("", stripped).strip():
                 break
         bare.append((stripped, text != stripped or index > 0, units[index], index))

@@ -32,6 +32,13 @@ THOUGHT = re.compile(
     r"\s*(?:<(think|thinking|reasoning|thought)>.*?(?:</\1>|\Z)"
     r"|\[THINK\].*?(?:\[/THINK\]|\Z)"
     r"|<\|channel\|>analysis<\|message\|>.*?(?:<\|end\|>(?:<\|start\|>assistant)?|\Z))\s*", re.S)
+# Of an answer only what it begins with, and what is closed before anything is opened again, may be
+# taken out of it: a tag may be what the answer is about.
+CLOSED_THOUGHT = re.compile(
+    r"\s*(?:<(think|thinking|reasoning|thought)>(?:(?!<\1>).)*?</\1>"
+    r"|\[THINK\](?:(?!\[THINK\]).)*?\[/THINK\]"
+    r"|<\|channel\|>analysis<\|message\|>(?:(?!<\|message\|>).)*?<\|end\|>"
+    r"(?:<\|start\|>assistant)?)\s*", re.S)
 THOUGHT_MARKS = ("<think", "<reasoning>", "<thought>", "[THINK]", "<|channel|>analysis")
 BLOCK_WORDS = re.compile(
     r"memor|context|retriev|document|knowledge|relevant|recall|search result|snippet|passage|"
@@ -68,8 +75,14 @@ def _media(a: bytes, a_at: int, a_end: int, b: bytes, b_at: int, b_end: int) -> 
                 after_end=ends[1][0])
 
 
-def without_thinking(text: str) -> str:
-    """The text without its thinking, and without the white space around it."""
+def without_thinking(answer: str) -> str:
+    """The answer without the thinking that it begins with, and the white space around that."""
+    found = CLOSED_THOUGHT.match(answer)
+    return answer[found.end():] if found else answer
+
+
+def less_thinking(text: str) -> str:
+    """The text without all that could be thinking: to compare two turns, and for nothing else."""
     return THOUGHT.sub("", text) if any(mark in text for mark in THOUGHT_MARKS) else text
 
 

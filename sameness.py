@@ -7,6 +7,7 @@ and answers None, or with the change and where both go on.
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
@@ -68,6 +69,12 @@ def json_form(a: bytes, a_at: int, a_end: int, b: bytes, b_at: int, b_end: int) 
             return Edit(kind=ORDER, detail="the same list in another order", same_content=True,
                         before_end=ends[0], after_end=ends[1])
     return None
+
+
+def same_content(old: str, new: str) -> bool:
+    """Whether two JSON texts hold the same, but for the order of keys and lists and for form."""
+    parsed = [_decode(text) for text in (old, new)]
+    return None not in parsed and len({_sorted(pair[0]) for pair in parsed if pair}) == 1
 
 
 def _decode(text: str, number: Callable[[str], Any] = same_number) -> tuple[Any, int] | None:
@@ -133,6 +140,21 @@ def squash(text: str) -> str:
     return unicodedata.normalize("NFC", kept)
 
 
+def same_but_for_form(old: str, new: str) -> bool:
+    """The same characters and the same words: "a nice house" is no "an ice house"."""
+    words = [re.findall(r"[A-Za-z0-9]+", "".join(
+        c for c in unicodedata.normalize("NFC", text) if unicodedata.category(c) != "Cf"))
+        for text in (old, new)]
+    return words[0] == words[1] and squash(old) == squash(new)
+
+
+def same_indents(old: str, new: str) -> bool:
+    """Whether the lines of two texts, which say the same, begin with the same white space."""
+    indents = [[line[:len(line) - len(line.lstrip())] for line in text.splitlines()[1:]
+                if line.strip()] for text in (old, new)]
+    return indents[0] == indents[1]
+
+
 def text_form(a: bytes, a_at: int, a_end: int, b: bytes, b_at: int, b_end: int) -> Edit | None:
     """The same characters but for white space, line ends or Unicode form, and how far that goes."""
     met = meeting(a, a_at, min(a_end, a_at + LINE_BYTES), b, b_at, min(b_end, b_at + LINE_BYTES))
@@ -140,7 +162,7 @@ def text_form(a: bytes, a_at: int, a_end: int, b: bytes, b_at: int, b_end: int) 
     old, new = (decoded(data[_word_start(data, at):_word_end(data, to, end) + 1])
                 for data, at, to, end in ((a, a_at, a_to, a_end), (b, b_at, b_to, b_end)))
     ended = max(a_end - a_at, b_end - b_at) <= LINE_BYTES
-    if (met is None and not ended) or old == new or squash(old) != squash(new):
+    if (met is None and not ended) or old == new or not same_but_for_form(old, new):
         return None
     line_ends = old.replace("\r\n", "\n") == new.replace("\r\n", "\n")
     spaces = "".join(old.split()) == "".join(new.split())
@@ -153,7 +175,7 @@ def text_form(a: bytes, a_at: int, a_end: int, b: bytes, b_at: int, b_end: int) 
         left, right = a[a_to:a_next], b[b_to:b_next]
         if (a_next, b_next) == (a_to, b_to) or (
                 left != right and left.split() != right.split()
-                and squash(decoded(left)) != squash(decoded(right))):
+                and not same_but_for_form(decoded(left), decoded(right))):
             break
         a_to, b_to = a_next, b_next
     return Edit(kind=FORM, detail=f"the same text with other {what}", before_end=a_to,

@@ -188,6 +188,8 @@ CASES: dict[str, tuple[Any, Any, tuple[str, ...]]] = {
     "another reasoning effort": (
         chat(SYS, Q1, reasoning_effort="low"), chat(SYS, Q1, A1, Q2, reasoning_effort="high"),
         ("system",)),
+    "other words of the same letters": (f"It is a nice house there.\n{LD}",
+                                        f"It is an ice house there.\n{LD}", ("edited",)),
     "another number is no other form": (f"The room has 10² tiles.\n{LD}",
                                         f"The room has 102 tiles.\n{LD}", ("edited",)),
     "another sign is no other form": (f"Choose option ① now.\n{LD}",
