@@ -84,20 +84,22 @@ def line_moved(broken: Break, before: Side, after: Side) -> Attempt | str:
         if isinstance(item, str):
             return item
     (a, a_piece), (b, b_piece) = (item for item in found if not isinstance(item, str))
-    start = max(a_piece[0], b_piece[0])  # the label that both have
+    back = min(a.at - a_piece[0], b.at - b_piece[0])  # what both have in front, alike
     bodies: dict[int, Body] = {}
     tails: dict[int, list[str]] = {}
     for step, side, where, end in ((-1, before, a, a_piece[1]), (0, after, b, b_piece[1])):
+        start = where.at - back
         rest = cut(side.body, where.place, start, end)
         if rest is None:
             return IN_JSON
         bodies[step], tails[step] = rest, [where.text[start:end].strip()]
     what = "the time" if broken.kind == TIME else broken.detail.removesuffix(" that changes")
     line = f"{what} in {b.place} moved to the end of {end_of(after.body)}"
+    start = b.at - back
     rule = Cut(place=b.place, start=start, lead=b.text[:start], text=b.text[start:b_piece[1]],
                line=line, is_id=broken.kind != TIME)
     return Attempt(bodies=bodies, tails=tails, line=line, rule=rule, place=a.place,
-                   piece=(start, a_piece[1]))
+                   piece=(a.at - back, a_piece[1]))
 
 
 def _piece(side: Side) -> tuple[Spot, Piece] | str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -136,6 +138,16 @@ def test_the_line_that_changes_is_moved_and_no_other(first: str) -> None:
                                      user(f"{Q1['content']}\n\nNow:\n2026-11-{day}")]
     assert done.lines == (
         "the time in messages[0].content moved to the end of the last user message, 4 turns",)
+
+
+def test_a_break_in_front_that_stays_shifts_no_cut() -> None:
+    """The two texts are of other lengths where the time stands."""
+    heads = ["You are a pirate and speak so, and you like the sea very much, my dear friend.\n",
+             "Be brief.\n"]
+    values = [chat(system(f"{heads[n > 0]}{DOC}Now: 10:4{n}\n{DOC}"), Q1) for n in range(3)]
+    for n, found in enumerate(bodies(mended(*values))):
+        assert found["messages"] == [system(f"{heads[n > 0]}{DOC}{DOC}"),
+                                     user(f"{Q1['content']}\n\nNow: 10:4{n}")]
 
 
 @pytest.mark.parametrize(("above", "below"), [
@@ -276,6 +288,18 @@ def test_no_word_is_lost_of_what_is_moved() -> None:
     assert [words_of(turn) for turn in done.turns] == [
         words_of(turn_of(value, "x", "x")) for value in values]
     assert [t.shared_chars for t in explain_turns(done.turns)][2] > len(DOC) + 300
+
+
+@pytest.mark.parametrize("logged", [
+    lambda n: "; ".join(f"10:{(k + n) % 60:02}:00" for k in range(20_000)),
+    lambda n: json.dumps([{"t": f"10:{(k + n) % 60:02}", "m": f"event {k}"}
+                          for k in range(8_000)])], ids=["times", "json"])
+def test_a_log_in_one_line_costs_no_time(logged: Callable[[int], str]) -> None:
+    turns = [turn_of(chat(system(logged(n)), Q1), "x", "x") for n in range(2)]
+    comparisons = [item.comparison for item in explain_turns(turns)]
+    start = time.perf_counter()
+    assert repair(turns, comparisons).turns == tuple(turns)
+    assert time.perf_counter() - start < 8.0  # a quarter of that, on an idle core
 
 
 def test_where_a_text_goes_in_a_templated_prompt() -> None:
