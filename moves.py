@@ -29,7 +29,7 @@ TOOL_FIELDS = ("tools", "functions")
 AT_ITS_END = "it stands at the end already"
 NO_PROSE = "it is no text of the system or of a user"
 NO_PIECE = "it is no line or sentence of its own"
-IN_JSON = "what is left would not be what it was: JSON, or a part with marks of its own"
+IN_JSON = "what is left would not be what it was: JSON, code, or a part with marks of its own"
 NO_MESSAGE = "its messages are not all plain text of the system or of a user"
 
 

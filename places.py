@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rendering import MESSAGE, SYSTEM_ROLES, Rendering, render
-from segments import keeps_json
+from segments import is_code, keeps_json
 
 Body = str | dict[str, Any]
 USER = "user"
@@ -134,10 +134,11 @@ def message_text(message: Any) -> str | None:
 def cut(body: Body, place: str, start: int, end: int) -> Body | None:
     """The body without a piece of a text; None where what is left would not be what it was.
 
-    That is JSON with a piece missing, or an empty part or message that says more than its text.
+    That is JSON or code with a piece missing, or an empty part or message that says more than its text.
     """
     text = text_at(body, place)
-    if text is None or not text[start:end].strip() or not keeps_json(text, start, end):
+    if text is None or not text[start:end].strip() or is_code(text, start) or (
+            not keeps_json(text, start, end)):
         return None
     rest = text[:start] + text[end:]
     return put(body, place, rest) if rest.strip() else _without_text(body, place)

@@ -19,6 +19,7 @@ JSON_STARTS, JSON_CHARS = 24, 1 << 17
 WIDE_ENDS = "\u3002\uff01\uff1f"  # of sentences in Chinese and Japanese, with no space behind
 SENTENCE = re.compile(rf"(?<=[.!?])\s+(?=[^a-z\s])|(?<=[{WIDE_ENDS}])")
 SENTENCE_END = re.compile(rf"[.!?{WIDE_ENDS}]\s*\Z")
+FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.M)
 LABEL_CHARS, BARE_CHARS = 60, 12
 Piece = tuple[int, int]
 
@@ -115,6 +116,11 @@ def _is_sentence(text: str, at: int) -> bool:
 
 def _is_word(text: str, at: int) -> bool:
     return _is_line(text, at) or text[at - 1].isspace() or text[at].isspace()
+
+
+def is_code(text: str, start: int) -> bool:
+    """Whether a position lies within a fence of code, of which no line can be spared."""
+    return len(FENCE.findall(text, 0, start)) % 2 == 1
 
 
 def keeps_json(text: str, start: int, end: int) -> bool:

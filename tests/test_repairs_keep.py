@@ -170,6 +170,11 @@ def test_json_stays_json(text: str) -> None:
     assert "(what is left would not be what it was: JSON" in said
 
 
+def test_code_stays_code() -> None:
+    code = '```python\nstart = "{}"\nrun(start)\n```\n'
+    assert "code" in is_left(*[chat(system(code.format(f"10:4{n}") + DOC), Q1) for n in range(2)])
+
+
 def test_a_line_that_json_can_spare_is_moved() -> None:
     text = '{{\n  "now": "{}",\n  "user": "x"\n}}\n'
     done = mended(*[chat(system(text.format(f"10:4{n}") + DOC), Q1) for n in range(2)])
