@@ -1,8 +1,9 @@
 """Reads the prompts that an agent really sent: a folder, a .jsonl, a HAR, a llama-server's log.
 
 A turn is one request, kept as the bytes of its body and parsed when it is asked for. Of a HAR only
-request bodies are ever looked at: no header, cookie, URL or answer goes into anything kept or said.
-What is not understood is refused in one line that names the place.
+request bodies are kept, and the end of each URL's path is asked what the body is for: no header,
+cookie, URL or answer goes into anything kept or said. What is not understood is refused in one line
+that names the place.
 """
 
 from __future__ import annotations
@@ -18,12 +19,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rendering import parse_json, render, to_json
+from bodies import (
+    CHAT,
+    LABELS,
+    PROMPT,
+    RESPONSES,
+    body_kind,
+    goes_to_a_model,
+    shape,
+)
+from foreign import mapping
+from rendering import render
+from spelled_json import parse_json, to_json
 from trouble import Trouble, one_line
 
-PROMPT, CHAT, RESPONSES, ANTHROPIC = "prompt", "chat", "responses", "messages"
-LABELS = {PROMPT: "plain prompts", CHAT: "chat bodies", RESPONSES: "Responses bodies",
-          ANTHROPIC: "Messages bodies"}
+__all__ = ["CHAT", "PROMPT", "Captured", "Turn", "read", "text_turn", "turn_of"]
+
 HEAD_BYTES = 1 << 16
 # llama-server --verbose writes each request as `request:  BODY` (older builds), and what it made
 # of it, when a slot takes it, as `launching slot : JSON` with the templated prompt (newer ones).
@@ -80,6 +91,9 @@ def read(path: Path) -> Captured:
     try:
         if path.is_dir():
             return _captured(list(_folder(path)))
+        if path.exists() and not path.is_file():  # it can be read once, or never ends
+            raise Trouble(f"{path}: expected a file or a folder, found a pipe or a device; write "
+                          "what comes from it to a file, such as turns.jsonl, and give that")
         return _file(path)
     except OSError as error:
         raise Trouble(f"{path}: expected {FORMS}, found: {error.strerror or one_line(error)}; "
@@ -100,12 +114,13 @@ def turn_of(value: Any, where: str, source: str, raw: bytes | None = None) -> Tu
             isinstance(item, dict) and "role" in item for item in value):
         return turn_of({"messages": value}, where, source)
     for wrapper in ("body", "request"):  # a line of a batch file, or of another recorder
-        if isinstance(value, dict) and isinstance(value.get(wrapper), dict) and not _kind(value):
+        if isinstance(value, dict) and not body_kind(value) and isinstance(
+                value.get(wrapper), dict):
             return turn_of(value[wrapper], where, source)
-    kind = _kind(value)
+    kind = body_kind(value)
     if not kind:
         raise Trouble(f"{where}: expected a prompt or a request body (a string, or an object with "
-                      f"prompt, messages or input), found {_shape(value)}; remove or correct it")
+                      f"prompt, messages or input), found {shape(value)}; remove or correct it")
     return Turn(source=source, kind=kind,
                 raw=raw or to_json(value).encode("utf-8", "surrogatepass"))
 
@@ -114,38 +129,6 @@ def text_turn(text: str, source: str) -> Turn:
     """A turn that is a plain prompt."""
     return Turn(source=source, kind=PROMPT, raw=text.encode("utf-8", "surrogatepass"),
                 is_text=True)
-
-
-def _kind(body: Any) -> str:
-    """Which request body this is, by what it holds; "" for none."""
-    if not isinstance(body, dict):
-        return ""
-    if isinstance(body.get("messages"), list):
-        return ANTHROPIC if _is_anthropic(body) else CHAT
-    if isinstance(body.get("prompt"), str):
-        return PROMPT
-    if isinstance(body.get("input"), str | list) and "embed" not in str(body.get("model", "")):
-        return RESPONSES
-    return ""
-
-
-def _is_anthropic(body: dict[str, Any]) -> bool:
-    tools = body.get("tools")
-    parts = [part for message in body["messages"] if isinstance(message, dict)
-             and isinstance(message.get("content"), list) for part in message["content"]]
-    return ("system" in body or "anthropic_version" in body
-            or any("input_schema" in tool for tool in tools or () if isinstance(tool, dict))
-            or any(part.get("type") in ("tool_use", "tool_result", "thinking")
-                   for part in parts if isinstance(part, dict)))
-
-
-def _shape(value: Any) -> str:
-    """What a value is, in words that hold nothing of its content but the names of its keys."""
-    if isinstance(value, dict):
-        keys = ", ".join(map(str, list(value)[:5]))
-        return one_line(f"an object with {keys or 'no keys'}", limit=120)
-    kinds = {list: "a list", bool: "a truth value", type(None): "null"}
-    return kinds.get(type(value), "a number")
 
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:
@@ -266,16 +249,15 @@ def _har(path: Path) -> Captured:
         raise Trouble(f"{path}: expected a HAR with log.entries, found none; export it again")
     turns = []
     for number, entry in enumerate(entries, 1):
-        request = entry.get("request") if isinstance(entry, dict) else None
-        posted = request.get("postData") if isinstance(request, dict) else None
-        text = posted.get("text") if isinstance(posted, dict) else None
+        request = mapping(mapping(entry).get("request"))
+        text = mapping(request.get("postData")).get("text")
         if not isinstance(text, str):
             continue
         try:
             value = parse_json(text)
         except ValueError:
             continue  # a form, an upload: no prompt
-        if _kind(value):
+        if body_kind(value) and goes_to_a_model(request.get("url"), value):
             turns.append(turn_of(value, f"{path} entry {number}", f"entry {number}",
                                  text.encode("utf-8", "surrogatepass")))
     if not turns:
@@ -294,7 +276,7 @@ def _log(path: Path) -> Captured:
         for found in pattern.finditer(data):
             number = data.count(b"\n", 0, found.start()) + 1
             value = _first_value(data, found.end())
-            if _kind(value):
+            if body_kind(value):
                 turns.append(turn_of({"prompt": value["prompt"]} if pattern is LOG_SLOT else value,
                                      f"{path} line {number}", f"line {number}"))
         if turns:

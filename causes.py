@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from divergence import Divergence, at_offset, char_count, divergence, parting, units_at
-from edits import SUMMARY_WORDS, THOUGHT_MARKS, edit, without_thinking
+from edits import SUMMARY_WORDS, THOUGHT_MARKS, edit, less_thinking
 from kinds import (
     COMPACTION,
     CUT,
@@ -37,9 +38,12 @@ from volatile import Volatile
 MOST_BREAKS, NAME_CHARS = 48, 40
 TOOL_ROLES = ("tool", "function", "function_call_output")
 TOOL_RESULT = re.compile(r"content\[\d+\]\.content")  # a part of the user's, with Anthropic
+KEPT_BYTES = 48  # a shorter run that both have is chance: "The user ", or a line's markup
 SAME_LETTERS = 4  # with which two texts may begin by chance
 SOLID_BYTES, SOLID_UNITS = 40, 2
 HEAD_MESSAGES = 2  # a window that slides may keep the first request and its answer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Break:
     """One change of a turn against the turn before.
@@ -64,12 +68,24 @@ class Comparison:
 
     avoidable_chars: characters behind the first break that the turn before had too, so that
     without the breaks they could have been reused. breaks is empty where the turn only adds.
+    is_same: nothing differs. is_beginning: the turn before goes on where this one ends.
     """
 
     first: Divergence
     breaks: tuple[Break, ...]
     avoidable_chars: int
     is_same: bool = False
+    is_beginning: bool = False
+
+    @property
+    def nothing(self) -> str:
+        """What is said of a turn that breaks nothing; "" for one that does."""
+        if self.breaks:
+            return ""
+        if self.is_same:
+            return "nothing: the same turn again"
+        return ("nothing: it is the beginning of the turn before" if self.is_beginning
+                else "nothing: it appends")
 
 
 def compare(before: Rendering, after: Rendering) -> Comparison:
@@ -85,7 +101,7 @@ def compare(before: Rendering, after: Rendering) -> Comparison:
     a_at = b_at = known = avoidable = 0
     while True:
         a_next, b_next = parting(a, b, a_at, b_at)
-        if breaks:
+        if breaks and (b_next - b_at >= KEPT_BYTES or _holds_a_unit(after, b_at, b_next)):
             avoidable += char_count(b[max(b_at, known):b_next])
         a_at, b_at = a_next, b_next
         known = max(known, b_at)
@@ -97,14 +113,21 @@ def compare(before: Rendering, after: Rendering) -> Comparison:
         if end[0] <= a_at and end[1] <= b_at:
             end = len(a), len(b)
         breaks.append(Break(
-            kind=change.kind, detail=change.detail, remedy=remedy(change), stamp=change.stamp,
-            at=at_offset(before, after, a_at, b_at, end),
+            kind=change.kind, detail=change.detail, stamp=change.stamp,
+            remedy=remedy(change.kind, change.stamp), at=at_offset(before, after, a_at, b_at, end),
             before_span=(min(a_at, end[0]), end[0]), after_span=(min(b_at, end[1]), end[1])))
         if change.same_content:
             avoidable += min(char_count(a[a_at:end[0]]), char_count(b[b_at:end[1]]))
         a_at, b_at = end
     return Comparison(first=breaks[0].at if breaks else first, breaks=tuple(breaks),
-                      avoidable_chars=avoidable, is_same=not breaks and a == b)
+                      avoidable_chars=avoidable, is_same=not breaks and a == b,
+                      is_beginning=not breaks and not _is_append(before, a_at))
+
+
+def _holds_a_unit(of: Rendering, start: int, end: int) -> bool:
+    """Whether a whole tool, setting or message lies in a run."""
+    index = bisect_left(of.units, start, key=lambda unit: unit.start)
+    return index < len(of.units) and of.units[index].end <= end
 
 
 def _is_append(before: Rendering, at: int) -> bool:
@@ -124,7 +147,8 @@ def _change(before: Rendering, after: Rendering, a_at: int, b_at: int) -> Edit:
         return _tools(before, after, a_at, b_at, olds, news)
     if SETTING in (old.kind, new.kind):
         if old.kind == new.kind and old.name == new.name:
-            return Edit(kind=SYSTEM, detail=f"another {old.name}", before_end=old.end,
+            other = "other" if old.name.endswith("s") else "another"
+            return Edit(kind=SYSTEM, detail=f"{other} {old.name}", before_end=old.end,
                         after_end=new.end)
         name = old.name if old.kind == SETTING else new.name
         return Edit(kind=SYSTEM, detail=f"{name} is there in one turn only",
@@ -275,7 +299,7 @@ def _thinking(
         index, text, stripped = 0, "", ""
         for index, data in enumerate(texts):  # noqa: B007
             text = data.decode("utf-8", "replace")
-            stripped = without_thinking(text)
+            stripped = less_thinking(text)
             if stripped == text or ROLE_MARK.sub("", stripped).strip():
                 break
         bare.append((stripped, text != stripped or index > 0, units[index], index))

@@ -10,7 +10,19 @@ import re
 
 import volatile
 from divergence import character_start, common_prefix_bytes, meeting
-from kinds import COMPACTION, CUT, EDITED, ID, INSERTED, SYSTEM, THINKING, TIME, UNKNOWN, Edit
+from kinds import (
+    COMPACTION,
+    CUT,
+    EDITED,
+    ID,
+    INSERTED,
+    SYSTEM,
+    THINKING,
+    TIME,
+    UNKNOWN,
+    Edit,
+    time_detail,
+)
 from sameness import LINE_BYTES, decoded, json_form, line_start, order, text_form
 
 THINK_BYTES = 1 << 18
@@ -20,6 +32,13 @@ THOUGHT = re.compile(
     r"\s*(?:<(think|thinking|reasoning|thought)>.*?(?:</\1>|\Z)"
     r"|\[THINK\].*?(?:\[/THINK\]|\Z)"
     r"|<\|channel\|>analysis<\|message\|>.*?(?:<\|end\|>(?:<\|start\|>assistant)?|\Z))\s*", re.S)
+# Of an answer only what it begins with, and what is closed before anything is opened again, may be
+# taken out of it: a tag may be what the answer is about.
+CLOSED_THOUGHT = re.compile(
+    r"\s*(?:<(think|thinking|reasoning|thought)>(?:(?!<\1>).)*?</\1>"
+    r"|\[THINK\](?:(?!\[THINK\]).)*?\[/THINK\]"
+    r"|<\|channel\|>analysis<\|message\|>(?:(?!<\|message\|>).)*?<\|end\|>"
+    r"(?:<\|start\|>assistant)?)\s*", re.S)
 THOUGHT_MARKS = ("<think", "<reasoning>", "<thought>", "[THINK]", "<|channel|>analysis")
 BLOCK_WORDS = re.compile(
     r"memor|context|retriev|document|knowledge|relevant|recall|search result|snippet|passage|"
@@ -56,8 +75,14 @@ def _media(a: bytes, a_at: int, a_end: int, b: bytes, b_at: int, b_end: int) -> 
                 after_end=ends[1][0])
 
 
-def without_thinking(text: str) -> str:
-    """The text without its thinking, and without the white space around it."""
+def without_thinking(answer: str) -> str:
+    """The answer without the thinking that it begins with, and the white space around that."""
+    found = CLOSED_THOUGHT.match(answer)
+    return answer[found.end():] if found else answer
+
+
+def less_thinking(text: str) -> str:
+    """The text without all that could be thinking: to compare two turns, and for nothing else."""
     return THOUGHT.sub("", text) if any(mark in text for mark in THOUGHT_MARKS) else text
 
 
@@ -110,7 +135,7 @@ def _volatile(
     found = volatile.volatile(texts[0], texts[1], len(lead), prose=role in ("user", "assistant"))
     if found is None:
         return None
-    details = {volatile.TIME: f"a time that changes each {found.detail}",
+    details = {volatile.TIME: time_detail(found.detail),
                volatile.COUNTER: f"a {found.detail}"}
     return Edit(
         kind=TIME if found.kind == volatile.TIME else ID, stamp=found,
@@ -136,7 +161,7 @@ def _named(old: str, new: str, lead: str, role: str, meets: bool) -> tuple[str, 
     mostly_time = _is_stamp(old) if old.strip() and not new.strip() else (
         _is_stamp(new) if new.strip() and not old.strip() else "")
     if mostly_time:
-        return TIME, f"a time that changes each {mostly_time}, there in one turn only"
+        return TIME, f"{time_detail(mostly_time)}, there in one turn only"
     if role == "tools":
         return SYSTEM, "another definition of a tool"
     if role == "tool" and len(old) >= PRUNED_CHARS and len(new) * SHRUNK < len(old):

@@ -9,15 +9,17 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from captured import Turn, read
 from causes import MOST_BREAKS, Break, Comparison, compare
 from divergence import Beginnings, char_count, columns, first_columns, visible
+from kinds import TIME, remedy, time_detail
 from remarks import COLUMNS
 from rendering import render
 from trouble import Trouble
+from volatile import FINER, Volatile
 
 MOST_ROWS, MOST_DETAILS, MOST_NEXT, MOST_EXPENSIVE = 60, 12, 4, 3
 SAME_PLACE_BYTES = 64
@@ -53,7 +55,42 @@ class Explained:
 
 
 def explain_turns(turns: Iterable[Turn]) -> Iterator[Explained]:
-    """Each turn against the one before, in order; only the texts of earlier turns are held."""
+    """Each turn against the one before, in order; only the texts of earlier turns are held.
+
+    How often a time changes is told by all turns: one that is written to the second may change by
+    whole minutes once, and by seconds later.
+    """
+    found = list(_explained(turns))
+    often: dict[tuple[str, str], str] = {}
+    for _, key, stamp in _stamped(found):
+        often[key] = min(often.get(key, stamp.detail), stamp.detail, key=FINER.index)
+    for item in found:
+        breaks = {index: _changing(item.comparison.breaks[index], often[key])
+                  for index, key, _ in _stamped([item])} if item.comparison else {}
+        yield item if item.comparison is None or not breaks else replace(
+            item, comparison=replace(item.comparison, breaks=tuple(
+                breaks.get(index, broken)
+                for index, broken in enumerate(item.comparison.breaks))))
+
+
+def _stamped(items: Iterable[Explained]) -> Iterator[tuple[int, tuple[str, str], Volatile]]:
+    """(index of the break, place and form of the time, the time) of each break by a time."""
+    for item in items:
+        for index, broken in enumerate(item.comparison.breaks if item.comparison else ()):
+            if broken.kind == TIME and broken.stamp is not None:
+                yield index, (broken.at.place, broken.stamp.written), broken.stamp
+
+
+def _changing(broken: Break, granularity: str) -> Break:
+    """The same break, by a time that changes as often as given."""
+    assert broken.stamp is not None
+    stamp = replace(broken.stamp, detail=granularity)
+    return replace(broken, stamp=stamp, detail=time_detail(granularity),
+                   remedy=remedy(broken.kind, stamp))
+
+
+def _explained(turns: Iterable[Turn]) -> Iterator[Explained]:
+    """Each turn against the one before."""
     beginnings: dict[str | None, Beginnings] = {}
     before = None
     for number, turn in enumerate(turns, 1):
@@ -111,8 +148,8 @@ def rows(turns: Sequence[Explained]) -> str:
 def _what_broke(turn: Explained) -> str:
     if turn.comparison is None:
         return ""
-    if not turn.comparison.breaks:
-        return "nothing: the same turn again" if turn.comparison.is_same else "nothing: it appends"
+    if turn.comparison.nothing:
+        return turn.comparison.nothing
     first, *more = turn.comparison.breaks
     said = first.detail + (f" (+{len(more)})" if more else "")
     other = (f"turn {turn.best_turn} shares {turn.best_chars:,}; "

@@ -46,9 +46,13 @@ class Edit:
     stamp: Volatile | None = None
 
 
-def remedy(change: Edit) -> str:
+def remedy(kind: str, stamp: Volatile | None) -> str:
     """What to do against a change, in one line."""
-    text = REMEDIES[change.kind]
-    if change.kind == TIME and change.stamp is not None and change.stamp.detail in COARSER:
-        return f"send it to the {COARSER[change.stamp.detail]} only, or {text}"
-    return text
+    if kind == TIME and stamp is not None and stamp.detail in COARSER:
+        return f"send it to the {COARSER[stamp.detail]} only, or {REMEDIES[kind]}"
+    return REMEDIES[kind]
+
+
+def time_detail(granularity: str) -> str:
+    """What is said of a time that changes each second, minute, hour, day or month."""
+    return f"a time that changes each {granularity}"

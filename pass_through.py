@@ -21,6 +21,7 @@ from aiohttp import web
 from multidict import CIMultiDict, MultiMapping
 from yarl import URL
 
+from bodies import RECORDED
 from network import is_loopback
 from redaction import NotRecorded, masked, record_line, secrets_of
 from trouble import Trouble, one_line
@@ -30,7 +31,6 @@ from trouble import Trouble, one_line
 Keep = Callable[[bytes], int]
 Say = Callable[[str], None]
 
-RECORDED = ("/chat/completions", "/completions", "/completion", "/responses", "/messages")
 # RFC 9110, 7.6.1: for one connection alone, and so not passed on.
 HOP_BY_HOP = {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization",
               "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}

@@ -5,32 +5,38 @@ then the system text, then the messages: the order in which chat templates and p
 prompt out, and so the order in which a prefix cache meets it. Markers stand for the template's own
 words; offsets count bytes of this rendering, not of the JSON. Kept as they came: the order of keys,
 the spelling of numbers, every character of a string. Left out, because no model reads it: the
-JSON's own spacing and escapes, `cache_control` marks, and fields that no template knows.
+JSON's own spacing and escapes, the `cache_control` marks of tools, messages and parts (a tool's
+argument of that name is read), and fields that no template knows.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from foreign import as_list
+from spelled_json import to_json, walk
 
 TOOL, SETTING, SYSTEM, MESSAGE, TEXT = "tool", "setting", "system", "message", "text"
-SETTINGS = ("response_format", "text", "chat_template_kwargs", "reasoning_effort", "reasoning",
-            "thinking")
+# What shapes the prompt. A stored prompt of OpenAI's (its id, version and variables) begins it;
+# the choice of a tool stands behind the system text: it leaves what comes before in the cache.
+STORED_PROMPT = "prompt"
+SETTINGS = (STORED_PROMPT, "response_format", "text", "output_format", "output_config",
+            "chat_template", "chat_template_kwargs", "reasoning_effort", "reasoning", "thinking",
+            "documents", "mcp_servers")
+LATE_SETTINGS = ("tool_choice", "function_call")
 SYSTEM_ROLES = ("system", "developer")
-THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
+CONTENT_FIELDS = ("content", "output", "input", "action", "refusal")
 NOT_READ = ("cache_control",)
 CALL_KEYS = ("name", "arguments", "id", "tool_call_id", "call_id")
 TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
 MEDIA = ("image", "audio", "video", "file", "document")
 HASH_CHARS = 8
-MOST_DEPTH = 200
 # How chat templates, and people, mark whose turn it is in one text.
 ROLE_MARK = re.compile(
     r"<\|(?:im_start|start|turn)\|?>(\w+)|<\|start_header_id\|>(\w+)<\|end_header_id\|>"
@@ -39,83 +45,6 @@ ROLE_MARK = re.compile(
 MARKS = ("<|", "<start_of_turn>", "[INST]", "User:", "Human:")  # quickly looked for
 LEAST_MARKS = 2
 ROLE_NAMES = {"human": "user", "ai": "assistant", "model": "assistant", "observation": "tool"}
-
-
-class Number(float):
-    """A JSON number with a fraction or an exponent that remembers how it was spelled."""
-
-    __slots__ = ("spelling",)
-    spelling: str
-
-    @classmethod
-    def of(cls, spelling: str) -> Number:
-        """The number of a JSON literal."""
-        number = cls(spelling)
-        number.spelling = spelling
-        return number
-
-    def __repr__(self) -> str:
-        return self.spelling
-
-
-def parse_json(text: str | bytes) -> Any:
-    """JSON with each number's spelling kept. Raises ValueError for what is no JSON."""
-    def no_number(name: str) -> float:
-        raise ValueError(f"{name} is no JSON number")
-
-    try:
-        value = json.loads(text, parse_float=Number.of, parse_constant=no_number)
-    except RecursionError:
-        value = None
-        depth = MOST_DEPTH
-    else:
-        depth = _depth(value)
-    if depth >= MOST_DEPTH:  # what walks it later would not come back
-        raise ValueError("it is nested too deeply")
-    return value
-
-
-def _depth(value: Any) -> int:
-    """How many lists and objects lie in each other, counted up to MOST_DEPTH."""
-    depth, level = 0, [value]
-    while depth < MOST_DEPTH:
-        level = [item for holder in level if isinstance(holder, dict | list)
-                 for item in (holder.values() if isinstance(holder, dict) else holder)]
-        if not level:
-            break
-        depth += 1
-    return depth
-
-
-def to_json(value: Any) -> str:
-    """`value` as JSON on one line, keys in their order, numbers as they were spelled."""
-    texts: list[str] = []
-    _walk(value, "", lambda text, place: texts.append(text))
-    return "".join(texts)
-
-
-def _walk(value: Any, place: str, put: Callable[[str, str], None]) -> None:
-    """Hand a JSON value to put(text, place), leaf by leaf."""
-    if isinstance(value, dict):
-        opening = "{"
-        for key, item in value.items():
-            if key in NOT_READ:
-                continue
-            put(f"{opening}{json.dumps(key, ensure_ascii=False)}: ", place)
-            _walk(item, f"{place}.{key}" if place else key, put)
-            opening = ", "
-        put("{}" if opening == "{" else "}", place)
-    elif isinstance(value, list):
-        opening = "["
-        for index, item in enumerate(value):
-            put(opening, place)
-            _walk(item, f"{place}[{index}]", put)
-            opening = ", "
-        put("[]" if opening == "[" else "]", place)
-    elif isinstance(value, Number):
-        put(value.spelling, place)
-    else:
-        put(json.dumps(value, ensure_ascii=False), place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +106,7 @@ class _Writer:
 
     def put_json(self, value: Any, place: str) -> None:
         """Add a value as JSON, every leaf with its own place."""
-        _walk(value, place, self.put)
+        walk(value, place, self.put)
 
     def close(self, start: int, kind: str, place: str, *, role: str = "", name: str = "") -> None:
         """Everything since `start` is one unit."""
@@ -201,16 +130,10 @@ def render(body: Any) -> Rendering:
     for field in ("tools", "functions"):
         for index, tool in enumerate(as_list(body.get(field))):
             start, place = writer.length, f"{field}[{index}]"
-            writer.put_json(tool, place)
+            writer.put_json(_unmarked_tool(tool), place)
             writer.put("\n", place)
             writer.close(start, TOOL, place, name=tool_name(tool))
-    for key in SETTINGS:
-        if body.get(key) is not None:
-            start = writer.length
-            writer.put(f"{key}: ", key)
-            writer.put_json(body[key], key)
-            writer.put("\n", key)
-            writer.close(start, SETTING, key, name=key)
+    _settings(writer, body, SETTINGS)
     for key in ("system", "instructions"):
         if body.get(key):
             start = writer.length
@@ -218,6 +141,7 @@ def render(body: Any) -> Rendering:
             _content(writer, body[key], key)
             writer.put("\n", key)
             writer.close(start, SYSTEM, key, role="system")
+    _settings(writer, body, LATE_SETTINGS)
     field = "messages" if "messages" in body else "input"
     messages = body.get(field)
     if isinstance(messages, str):
@@ -225,6 +149,35 @@ def render(body: Any) -> Rendering:
     for index, message in enumerate(as_list(messages)):
         _message(writer, message, f"{field}[{index}]")
     return writer.rendering(_model(body))
+
+
+def _settings(writer: _Writer, body: dict[str, Any], names: Sequence[str]) -> None:
+    """A line for each setting that is there; one that only narrows a choice is not read."""
+    for key in names:
+        value = body.get(key)
+        if value is None or (key == STORED_PROMPT and not isinstance(value, dict)) or (
+                isinstance(value, dict) and value.get("type") == "allowed_tools"):
+            continue
+        start = writer.length
+        writer.put(f"{key}: ", key)
+        writer.put_json(value, key)
+        writer.put("\n", key)
+        writer.close(start, SETTING, key, name=key)
+
+
+def unmarked(holder: Any) -> Any:
+    """A tool, message or part without the mark that says up to where to cache."""
+    if not isinstance(holder, dict) or not any(name in holder for name in NOT_READ):
+        return holder
+    return {key: item for key, item in holder.items() if key not in NOT_READ}
+
+
+def _unmarked_tool(tool: Any) -> Any:
+    """A tool without its mark, which some gateways take within `function`; its schema is whole."""
+    tool = unmarked(tool)
+    if isinstance(tool, dict) and isinstance(tool.get("function"), dict):
+        return tool | {"function": unmarked(tool["function"])}
+    return tool
 
 
 def _prompt(writer: _Writer, text: str) -> None:
@@ -277,10 +230,10 @@ def _message(writer: _Writer, message: Any, place: str, *, content_place: str = 
         if message.get("name"):
             writer.put(f"{message['name']}\n", f"{place}.name")
         for key in THINKING_FIELDS:
-            if isinstance(message.get(key), str) and message[key]:
-                _thinking(writer, message[key], f"{place}.{key}")
+            if thought := _thought(message.get(key)):
+                _thinking(writer, thought, f"{place}.{key}")
                 break
-        for key in ("content", "output"):
+        for key in CONTENT_FIELDS:
             _content(writer, message.get(key), content_place or f"{place}.{key}")
         _calls(writer, message, place)
     writer.put("\n", place)
@@ -308,6 +261,14 @@ def _calls(writer: _Writer, message: dict[str, Any], place: str) -> None:
                     value = of[key]
                     (writer.put if isinstance(value, str) else writer.put_json)(
                         value, f"{path}.{key}")
+
+
+def _thought(value: Any) -> str:
+    """The thinking of a field: a text, or details of which some hold text and others are sealed."""
+    if isinstance(value, list):
+        return "".join(str(item.get("text") or item.get("summary") or _hashed("sealed", item))
+                       for item in value if isinstance(item, dict))
+    return value if isinstance(value, str) else ""
 
 
 def _thinking(writer: _Writer, text: str, place: str) -> None:
@@ -353,7 +314,10 @@ def _part(writer: _Writer, part: Any, place: str) -> None:
         writer.put_json(part.get("input"), f"{place}.input")
         writer.put(f"\n{part.get('id', '')}", f"{place}.id")
     else:
-        writer.put_json(part, place)
+        nested = part.get("content")
+        whole = unmarked(part) | ({"content": [unmarked(item) for item in nested]}
+                                  if isinstance(nested, list) else {})
+        writer.put_json(whole, place)
 
 
 def _hashed(what: str, part: dict[str, Any]) -> str:

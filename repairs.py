@@ -1,36 +1,34 @@
 """What the remedies would make of captured turns: pure transformations, for --what-if.
 
 A repair never invents text. It moves what changes behind what stays (to the end of the last user
-message), or makes a time coarser, sorts a list or keys, normalises characters, or drops thinking.
-What no transformation can mend (a window, a compaction, an edit, another model) is left and said.
+message), makes a time in a tool coarser, sends the same content as the turn before sent it, or
+drops thinking. Each is tried on the two turns that part, and kept only where the break is gone and
+nothing parts sooner. What no transformation can mend (a window, a compaction, an edit, another
+model, an id that a call and its result share) is left and said.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
-import volatile
+import moves
 from captured import Turn
-from causes import Break, Comparison
+from causes import Break, Comparison, compare
 from kinds import FORM, ID, INSERTED, JSON, ORDER, THINKING, TIME
-from rendering import Rendering, render, to_json
-from transforms import (
-    canonical_json,
-    coarse,
-    drop_thinking,
-    each_text,
-    normalised,
-    sort_lines,
-    sort_tools,
-)
+from moves import TOOL_FIELDS, Attempt, Cut, Side
+from places import Body, append, put, value_at
+from rendering import Rendering, render
+from sameness import same_indents
+from spelled_json import to_json
+from transforms import alike_ancestors, as_before, coarse, drop_thinking, tools_in_order
 
-TOOL_FIELDS = ("tools", "functions")
-LONG_LINE = 160  # a longer line is moved by its sentence
-SENTENCE = re.compile(r"(?<=[.!?])\s+")
-Body = str | dict[str, Any]
+MOST_MENDS = 12  # of one turn: each is compared anew
+WHAT = {ORDER: "the list", JSON: "the JSON", FORM: "the text"}
+Key = tuple[str, str, bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,30 +43,20 @@ def repair(turns: Sequence[Turn], comparisons: Sequence[Comparison | None]) -> R
     """The turns with every break mended whose remedy is a transformation.
 
     comparisons[n] is that of turns[n] against the turn before it, None for the first. Breaks
-    behind the first are mended too, so that one does not hide the other.
+    behind the first are mended too, so that one does not hide the other. Where the turns share no
+    more in the end, nothing is claimed, and they come back as they were.
     """
-    bodies: list[Body] = [turn.body() for turn in turns]
-    lines: list[str] = []
-    done: set[tuple[str, str]] = set()
-    tried: set[tuple[str, str]] = set()
-    moves: list[list[tuple[str, str | None]]] = [[] for _ in turns]
-    for number, comparison in enumerate(comparisons):
-        for broken in comparison.breaks if comparison else ():
-            key = (broken.kind, _general(broken.at.place))
-            if broken.kind == INSERTED:
-                _note_block(turns, number, broken, moves)
-            elif broken.kind in (TIME, ID):  # several of them may lie at one place
-                line = _mend_volatile(bodies, turns, number, broken, tried)
-                if line or key not in done:
-                    lines.append(line or _left(number, broken))
-            elif key not in done:
-                lines.append(_mend(bodies, turns, number, broken) or _left(number, broken))
-            done.add(key)
-    moved = sum(_move_blocks(bodies, number, blocks) for number, blocks in enumerate(moves))
-    if moved:
-        lines.append(f"blocks in front moved to the end of the last user message, {moved} turns")
-    return Repaired(lines=tuple(dict.fromkeys(lines)), turns=tuple(
-        _rewritten(turn, body) for turn, body in zip(turns, bodies, strict=True)))
+    mending = _Mending(bodies=[turn.body() for turn in turns], tails=[[] for _ in turns])
+    if any(found is not None and found.breaks for found in comparisons):
+        for number in range(1, len(turns)):
+            mending.mend(number, comparisons[number])
+    bodies = [append(body, "\n\n".join(tail)) if tail else body
+              for body, tail in zip(mending.bodies, mending.tails, strict=True)]
+    mended = tuple(_rewritten(turn, body) for turn, body in zip(turns, bodies, strict=True))
+    shared = sum(found.first.shared_chars for found in comparisons if found is not None)
+    if mended == tuple(turns) or _shared_chars(bodies) <= shared:
+        return Repaired(turns=tuple(turns), lines=tuple(mending.left.values()))
+    return Repaired(turns=mended, lines=(*mending.done_lines(), *mending.left.values()))
 
 
 def _rewritten(turn: Turn, body: Body) -> Turn:
@@ -78,214 +66,182 @@ def _rewritten(turn: Turn, body: Body) -> Turn:
     return turn if text == old else replace(turn, raw=text.encode("utf-8", "surrogatepass"))
 
 
-def _left(number: int, broken: Break) -> str:
-    return f"turn {number + 1}: {broken.detail}: left as it is; {broken.remedy}"
+def _shared_chars(bodies: Sequence[Body]) -> int:
+    renderings = [render(body) for body in bodies]
+    return sum(compare(before, after).first.shared_chars
+               for before, after in pairwise(renderings))
 
 
 def _general(place: str) -> str:
     return re.sub(r"\[\d+\]", "[]", place)
 
 
-def _mend(bodies: list[Body], turns: Sequence[Turn], number: int, broken: Break) -> str:
-    """Mend all bodies against one break, in place; the line that says so, "" for none."""
+@dataclass(slots=True, kw_only=True)
+class _Mending:
+    """The bodies as far as they are mended, and apart from them what goes to each one's end.
+
+    done: a line without its count, and the turns it is true of. left: a line for each kind of
+    break at each kind of place that stays.
+    """
+
+    bodies: list[Body]
+    tails: list[list[str]]
+    cuts: list[Cut] = field(default_factory=list)
+    no_thinking: bool = False
+    done: dict[str, set[int]] = field(default_factory=dict)
+    left: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def mend(self, number: int, original: Comparison | None) -> None:
+        """Mend one turn against the turn before it, which is mended."""
+        self._follow(number)
+        before, after = render(self.bodies[number - 1]), render(self.bodies[number])
+        found = compare(before, after)
+        skipped: set[Key] = set()
+        for _ in range(MOST_MENDS):
+            for broken in found.breaks:
+                key = _key(before, after, broken)
+                if key in skipped:
+                    continue
+                attempt = self._attempt(number, broken, before, after)
+                tried = None if isinstance(attempt, str) else self._tried(
+                    number, attempt, found, key, before, after)
+                if tried is None or isinstance(attempt, str):
+                    skipped.add(key)
+                    self._leave(number, broken, original,
+                                attempt if isinstance(attempt, str) else "")
+                    continue
+                self._accept(number, attempt)
+                before, after, found = tried
+                break
+            else:
+                return
+
+    def done_lines(self) -> list[str]:
+        """A line for each thing done, with the number of turns it was done to."""
+        return [f"{line}, {len(turns)} turn{'s' * (len(turns) != 1)}"
+                for line, turns in self.done.items()]
+
+    def _follow(self, number: int) -> None:
+        """Do to a turn what was done to those before it, in their order."""
+        if self.no_thinking:
+            self.bodies[number] = drop_thinking(self.bodies[number])
+        for rule in self.cuts:
+            found = moves.follow(rule, self.bodies[number])
+            if found is not None:
+                self.bodies[number], text = found
+                self.tails[number].append(text)
+                self.done[rule.line].add(number)
+
+    def _attempt(
+        self, number: int, broken: Break, before: Rendering, after: Rendering
+    ) -> Attempt | str:
+        """What might mend a break; or, for one that is left, why ("" where its kind says it)."""
+        old, new = self.bodies[number - 1], self.bodies[number]
+        sides = (Side(body=old, rendering=before, span=broken.before_span),
+                 Side(body=new, rendering=after, span=broken.after_span))
+        if broken.kind in WHAT:
+            return _as_sent_before(broken, *sides)
+        if broken.kind == THINKING:
+            return Attempt(bodies={-1: drop_thinking(old), 0: drop_thinking(new)},
+                           line="earlier thinking dropped", no_thinking=True)
+        if broken.kind == TIME and broken.at.place.startswith(TOOL_FIELDS):
+            return _coarser(broken, *sides)
+        if broken.kind in (TIME, ID) and broken.stamp is not None:
+            return moves.line_moved(broken, *sides)
+        if broken.kind in (TIME, INSERTED):
+            return moves.block_moved(*sides)
+        return ""
+
+    def _tried(
+        self, number: int, attempt: Attempt, found: Comparison, key: Key, before: Rendering,
+        after: Rendering,
+    ) -> tuple[Rendering, Rendering, Comparison] | None:
+        """Both renderings and their comparison with an attempt; None where it mends nothing."""
+        old, new = (render(attempt.bodies[step]) if step in attempt.bodies else was
+                    for step, was in ((-1, before), (0, after)))
+        now = compare(old, new)
+        counts = [Counter(_key(a, b, broken) for broken in of.breaks)
+                  for a, b, of in ((before, after, found), (old, new, now))]
+        is_gone = counts[1][key] < counts[0][key]
+        return (old, new, now) if is_gone and _cost(new, now) < _cost(after, found) else None
+
+    def _accept(self, number: int, attempt: Attempt) -> None:
+        """Keep an attempt, and do the same to the turns before, which begin alike."""
+        done = self.done.setdefault(attempt.line, set())
+        first = number - 1 if -1 in attempt.bodies else number
+        was = self.bodies[number - 1]
+        for step, body in attempt.bodies.items():
+            self.bodies[number + step] = body
+            done.add(number + step)
+        for step, texts in attempt.tails.items():
+            self.tails[number + step].extend(texts)
+        if attempt.no_thinking:
+            self.no_thinking = True
+            self.bodies[:first] = map(drop_thinking, self.bodies[:first])
+            done.update(range(number))
+        for earlier in range(first - 1, -1, -1):
+            again = moves.same_again(attempt, was, self.bodies[earlier])
+            if again is None:
+                break
+            self.bodies[earlier], texts = again
+            self.tails[earlier].extend(texts)
+            done.add(earlier)
+        if attempt.rule is not None:
+            self.cuts.append(attempt.rule)
+
+    def _leave(self, number: int, broken: Break, original: Comparison | None, why: str) -> None:
+        """Say what stays, once for each kind and place that the turn broke at as it was sent."""
+        key = broken.kind, _general(broken.at.place)
+        had = {(item.kind, _general(item.at.place))
+               for item in (original.breaks if original is not None else ())}
+        if key in had and why != moves.AT_ITS_END:
+            said = f" ({why})" if why else ""
+            self.left.setdefault(key, f"turn {number + 1}: {broken.detail}: left as it is{said}; "
+                                      f"{broken.remedy}")
+
+
+def _key(before: Rendering, after: Rendering, broken: Break) -> Key:
+    """A break by what differs, wherever it stands."""
+    return (broken.kind, broken.detail, before.data[slice(*broken.before_span)],
+            after.data[slice(*broken.after_span)])
+
+
+def _cost(after: Rendering, found: Comparison) -> int:
+    """Bytes behind each break: less, where a break is gone or comes later."""
+    return sum(len(after.data) - broken.at.offset_bytes for broken in found.breaks)
+
+
+def _as_sent_before(broken: Break, before: Side, after: Side) -> Attempt | str:
+    """The same content as the turn before sent it: a piece of a text, a list, a schema, the tools.
+    """
     place = broken.at.place
-    if broken.kind == ORDER and place.startswith(TOOL_FIELDS):
-        _each(bodies, sort_tools)
-        return "tools sorted by name, lists of words in their schemas by the alphabet"
-    if broken.kind == ORDER:
-        after = render(turns[number].body())
-        block = {item.strip() for item in
-                 after.data[slice(*broken.after_span)].decode("utf-8", "replace").split("\n")}
-        block |= {_line_at(after, broken.after_span[0]).strip()}
-        changed = _each_text(bodies, lambda text: sort_lines(text, block))
-        return f"the lines of the list in {place} sorted" if changed else ""
-    if broken.kind == JSON:
-        _each(bodies, canonical_json)
-        return "JSON written with sorted keys, one spacing and one number format"
-    if broken.kind == FORM:
-        _each_text(bodies, normalised)
-        return "texts normalised: Unicode NFC, line ends \\n, single spaces"
-    if broken.kind == THINKING:
-        _each(bodies, drop_thinking)
-        return "earlier thinking dropped from every turn"
+    line = f"{WHAT[broken.kind]} in {place} written as the turn before wrote it"
+    a, b = before.spot(), after.spot()
+    if a is not None and b is not None:
+        if broken.kind == FORM and not same_indents(a.text[:a.end], b.text[:b.end]):
+            return "its lines are indented otherwise, which may mean something"
+        text = b.text[:b.at] + a.text[a.at:a.end] + b.text[b.end:]
+        return Attempt(bodies={0: put(after.body, b.place, text)}, line=line)
+    field_name = place.partition("[")[0]
+    if broken.kind == ORDER and field_name in TOOL_FIELDS:
+        tools = tools_in_order(*(value_at(side.body, field_name) for side in (before, after)))
+        if tools is not None:
+            return Attempt(bodies={0: put(after.body, field_name, tools)},
+                           line="tools sent in the order of the turn before")
+    for outer in alike_ancestors(place):
+        found = as_before(value_at(before.body, outer), value_at(after.body, outer))
+        if found is not None:
+            return Attempt(bodies={0: put(after.body, outer, found)}, line=line)
     return ""
 
 
-def _mend_volatile(
-    bodies: list[Body], turns: Sequence[Turn], number: int, broken: Break,
-    tried: set[tuple[str, str]],
-) -> str:
-    """Move the line (or sentence) that changes; in a tool's definition, make the time coarser."""
-    place = broken.at.place
-    what = "the time" if broken.kind == TIME else broken.detail.removesuffix(" that changes")
-    value = _get(turns[number].body(), place)
-    after = render(turns[number].body())
-    if value is None or place.startswith(TOOL_FIELDS):
-        if broken.kind != TIME or not place.startswith(TOOL_FIELDS):
+def _coarser(broken: Break, before: Side, after: Side) -> Attempt | str:
+    """A time in a tool's text, to the day."""
+    bodies: dict[int, Body] = {}
+    for step, side in ((-1, before), (0, after)):
+        found = side.spot()
+        if found is None:
             return ""
-        _each(bodies, _coarse_tools)
-        return f"{what} in {place} made coarser: to the day"
-    start = after.starts[after.places.index(place)] if place in after.places else 0
-    at = len(after.data[start:broken.at.offset_bytes].decode("utf-8", "replace"))
-    begin, _, line = _segment(value, min(at, max(0, len(value) - 1)))
-    pattern = volatile.masked(line)
-    if (place, pattern) in tried:
-        return ""
-    tried.add((place, pattern))
-    moved = 0
-    for index, body in enumerate(bodies):
-        text = _get(body, place)
-        found = None if text is None else _find_segment(text, pattern)
-        if found is None and text is not None and broken.kind == ID and begin < len(text) and (
-                text[:begin] == value[:begin]):
-            found = _segment(text, begin)  # a nonce of letters looks like a word
-            found = found if len(found[2]) == len(line) else None
-        if text is None or found is None:
-            continue
-        bodies[index] = _append(_set(body, place, text[:found[0]] + text[found[1]:]), found[2])
-        moved += 1
-    return (f"{what} in {place} moved to the end of the last user message, {moved} turns"
-            if moved else "")
-
-
-def _coarse_tools(body: dict[str, Any]) -> dict[str, Any]:
-    return body | {key: each_text(body[key], coarse) for key in TOOL_FIELDS if key in body}
-
-
-def _segment(text: str, at: int) -> tuple[int, int, str]:
-    """(start, end, text) of the line at a position, with its line end; of a long line's sentence.
-    """
-    start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at) + 1 or len(text)
-    if end - start > LONG_LINE:
-        cuts = [start, *(start + m.end() for m in SENTENCE.finditer(text[start:end])), end]
-        start = max(cut for cut in cuts if cut <= at)
-        end = min((cut for cut in cuts if cut > at), default=end)
-    return start, end, text[start:end].strip()
-
-
-def _find_segment(text: str, pattern: str) -> tuple[int, int, str] | None:
-    at = 0
-    while at < len(text):
-        segment = _segment(text, at)
-        if volatile.masked(segment[2]) == pattern:
-            return segment
-        at = max(segment[1], at + 1)
-    return None
-
-
-def _note_block(
-    turns: Sequence[Turn], number: int, broken: Break, moves: list[list[tuple[str, str | None]]]
-) -> None:
-    """Keep where the block lies in this turn, and in the turn before.
-
-    A block that is a message by itself is kept as its place, without its text.
-    """
-    for index, span in ((number - 1, broken.before_span), (number, broken.after_span)):
-        rendering = render(turns[index].body())
-        whole: list[tuple[str, str | None]] = [(unit.place, None) for unit in rendering.units
-                 if span[0] < unit.end <= span[1] and re.search(r"\]$", unit.place)]
-        if whole:
-            moves[index] += [item for item in whole if item not in moves[index]]
-            continue
-        place = rendering.place(span[0])
-        value = _get(turns[index].body(), place)
-        if span[0] == span[1] or place != broken.at.place or value is None:
-            continue
-        start = rendering.starts[list(rendering.places).index(place)]
-        low, high = (len(rendering.data[start:at].decode("utf-8", "replace")) for at in span)
-        # The whole of a line that is alike at its start.
-        block = value[value.rfind("\n", 0, low) + 1:high]
-        if block and (place, block) not in moves[index]:
-            moves[index].append((place, block))
-
-
-def _move_blocks(bodies: list[Body], number: int, blocks: list[tuple[str, str | None]]) -> bool:
-    """Move the blocks of one turn: texts first, while the messages still have their places."""
-    tail = []
-    for place, block in blocks:
-        text = _get(bodies[number], place)
-        if block is not None and text is not None and block in text:
-            tail.append(block.strip())
-            bodies[number] = _set(bodies[number], place, text.replace(block, "", 1))
-    for place in sorted((place for place, block in blocks if block is None),
-                        key=lambda place: int(_path(place)[-1]), reverse=True):
-        field, index = str(_path(place)[0]), int(_path(place)[-1])
-        body, content = bodies[number], _get(bodies[number], f"{place}.content")
-        if content is not None and isinstance(body, dict):
-            tail.append(content.strip())
-            bodies[number] = body | {field: [*body[field][:index], *body[field][index + 1:]]}
-    if tail:
-        bodies[number] = _append(bodies[number], "\n\n".join(tail))
-    return bool(tail)
-
-
-def _line_at(rendering: Rendering, at: int) -> str:
-    start = rendering.data.rfind(b"\n", 0, at) + 1
-    end = rendering.data.find(b"\n", at)
-    return rendering.data[start:end if end >= 0 else None].decode("utf-8", "replace")
-
-
-def _path(place: str) -> list[str | int]:
-    return [int(index) if index else name
-            for name, index in re.findall(r"([^.\[\]]+)(?![^\[]*\])|\[(\d+)\]", place)]
-
-
-def _get(body: Body, place: str) -> str | None:
-    """The text at a place of a body; None where there is none."""
-    if isinstance(body, str):
-        return body if place == "prompt" else None
-    value: Any = body
-    for step in _path(place):
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value if isinstance(value, str) else None
-
-
-def _set(body: Body, place: str, text: str) -> Body:
-    if isinstance(body, str):
-        return text
-    value: Any = body
-    *steps, last = _path(place)
-    for step in steps:
-        value = value[step]
-    value[last] = text
-    return body
-
-
-def _append(body: Body, text: str) -> Body:
-    """The body with a text added at the end of its last user message."""
-    if isinstance(body, str):
-        return f"{body}\n\n{text}"
-    if "messages" not in body and isinstance(body.get("prompt"), str):
-        return body | {"prompt": f"{body['prompt']}\n\n{text}"}
-    field = "messages" if "messages" in body else "input"
-    if isinstance(body[field], str):
-        return body | {field: f"{body[field]}\n\n{text}"}
-    for message in reversed(body[field]):
-        if isinstance(message, dict) and message.get("role") == "user":
-            if isinstance(message.get("content"), list):
-                kind = "text" if field == "messages" else "input_text"
-                message["content"].append({"type": kind, "text": text})
-            else:
-                message["content"] = f"{message.get('content') or ''}\n\n{text}"
-            return body
-    body[field].append({"role": "user", "content": text})
-    return body
-
-
-def _each(bodies: list[Body], change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    for index, body in enumerate(bodies):
-        if isinstance(body, dict):
-            bodies[index] = change(body)
-        elif change in (canonical_json, drop_thinking):
-            bodies[index] = change({"prompt": body})["prompt"]
-
-
-def _each_text(bodies: list[Body], change: Callable[[str], str]) -> bool:
-    """Change every text of every body; whether any did change."""
-    before = list(bodies)
-    for index, body in enumerate(bodies):
-        bodies[index] = each_text(body, change)
-    return bodies != before
+        bodies[step] = put(side.body, found.place, coarse(found.text, found.at))
+    return Attempt(bodies=bodies, place=broken.at.place,
+                   line=f"the time in {broken.at.place} made coarser: to the day")

@@ -7,13 +7,16 @@ and answers None, or with the change and where both go on.
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from divergence import character_start, meeting
 from kinds import FORM, JSON, ORDER, Edit
-from rendering import parse_json
+from spelled_json import same_number
 
 LINE_BYTES = 400  # how far to either side a line is looked at
 JSON_BYTES, JSON_STARTS = 1 << 17, 24
@@ -68,22 +71,55 @@ def json_form(a: bytes, a_at: int, a_end: int, b: bytes, b_at: int, b_end: int) 
     return None
 
 
-def _decode(text: str) -> tuple[Any, int] | None:
+def same_content(old: str, new: str) -> bool:
+    """Whether two JSON texts hold the same, but for the order of keys and lists and for form."""
+    parsed = [_decode(text) for text in (old, new)]
+    return None not in parsed and len({_sorted(pair[0]) for pair in parsed if pair}) == 1
+
+
+def _decode(text: str, number: Callable[[str], Any] = same_number) -> tuple[Any, int] | None:
+    """(value, where it ends) of the JSON that a text begins with; None where that is none.
+
+    Numbers are told apart by what they mean, to the last digit, and from truth values. JSON in
+    which a key comes twice is none here: which of the two counts is for its reader to say.
+    """
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON number")
+
+    spelled = partial(_Number.of, number)
     try:
-        return json.JSONDecoder().raw_decode(text)
+        return json.JSONDecoder(parse_int=spelled, parse_float=spelled, parse_constant=refuse,
+                                object_pairs_hook=_unique).raw_decode(text)
     except (ValueError, RecursionError):
         return None
+
+
+class _Number(tuple[str]):
+    """A number, by a text that is the same for two that count as the same."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, number: Callable[[str], str], spelling: str) -> _Number:
+        """The number of a JSON literal."""
+        return cls((number(spelling),))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key comes twice")
+    return found
 
 
 def _what_of_json(lead: str, texts: list[str], parsed: list[tuple[Any, int] | None]) -> str:
     """What of the form differs: key order, number format or spacing."""
     old, new = (pair[0] for pair in parsed if pair is not None)
-    if json.dumps(old) != json.dumps(new):
-        same = json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
-        return "its keys in another order" if same else "another number format"
-    spelled = [repr(parse_json((lead + text)[:pair[1]]))
-               for text, pair in zip(texts, parsed, strict=True) if pair is not None]
-    return "another number format" if spelled[0] != spelled[1] else "other spacing or escapes"
+    if repr(old) != repr(new):
+        return "its keys in another order"
+    spelled = [_decode(lead + text, str) for text in texts]
+    same = [repr(pair[0]) for pair in spelled if pair is not None]
+    return "another number format" if len(set(same)) > 1 else "other spacing or escapes"
 
 
 def _sorted(value: Any) -> str:
@@ -96,9 +132,27 @@ def _sorted(value: Any) -> str:
 
 
 def squash(text: str) -> str:
-    """The text without white space, line ends, invisible characters and Unicode form."""
+    """The text without white space, line ends, invisible characters and Unicode form.
+
+    NFC, since NFKC is for searching: it takes 10² for 102, and ① for 1.
+    """
     kept = "".join(c for c in text if not c.isspace() and unicodedata.category(c) != "Cf")
-    return unicodedata.normalize("NFKC", kept)
+    return unicodedata.normalize("NFC", kept)
+
+
+def same_but_for_form(old: str, new: str) -> bool:
+    """The same characters and the same words: "a nice house" is no "an ice house"."""
+    words = [re.findall(r"[A-Za-z0-9]+", "".join(
+        c for c in unicodedata.normalize("NFC", text) if unicodedata.category(c) != "Cf"))
+        for text in (old, new)]
+    return words[0] == words[1] and squash(old) == squash(new)
+
+
+def same_indents(old: str, new: str) -> bool:
+    """Whether the lines of two texts, which say the same, begin with the same white space."""
+    indents = [[line[:len(line) - len(line.lstrip())] for line in text.splitlines()[1:]
+                if line.strip()] for text in (old, new)]
+    return indents[0] == indents[1]
 
 
 def text_form(a: bytes, a_at: int, a_end: int, b: bytes, b_at: int, b_end: int) -> Edit | None:
@@ -108,18 +162,20 @@ def text_form(a: bytes, a_at: int, a_end: int, b: bytes, b_at: int, b_end: int) 
     old, new = (decoded(data[_word_start(data, at):_word_end(data, to, end) + 1])
                 for data, at, to, end in ((a, a_at, a_to, a_end), (b, b_at, b_to, b_end)))
     ended = max(a_end - a_at, b_end - b_at) <= LINE_BYTES
-    if (met is None and not ended) or old == new or squash(old) != squash(new):
+    if (met is None and not ended) or old == new or not same_but_for_form(old, new):
         return None
     line_ends = old.replace("\r\n", "\n") == new.replace("\r\n", "\n")
     spaces = "".join(old.split()) == "".join(new.split())
-    what = "line ends" if line_ends else "white space" if spaces else "Unicode form"
+    forms = unicodedata.normalize("NFC", old) == unicodedata.normalize("NFC", new)
+    what = ("line ends" if line_ends else "white space" if spaces
+            else "Unicode form" if forms else "invisible characters")
     while True:  # on over whole lines that differ in no more than that
         a_next, b_next = (data.find(b"\n", to, end) + 1 or end
                           for data, to, end in ((a, a_to, a_end), (b, b_to, b_end)))
         left, right = a[a_to:a_next], b[b_to:b_next]
         if (a_next, b_next) == (a_to, b_to) or (
                 left != right and left.split() != right.split()
-                and squash(decoded(left)) != squash(decoded(right))):
+                and not same_but_for_form(decoded(left), decoded(right))):
             break
         a_to, b_to = a_next, b_next
     return Edit(kind=FORM, detail=f"the same text with other {what}", before_end=a_to,

@@ -1,96 +1,63 @@
-"""Pure transformations of a request body or a text, one for each remedy that is mechanical."""
+"""Pure transformations of a request body or a text, one for each remedy that moves nothing.
+
+What is the same content is sent as the turn before sent it: no number, key, line or character is
+made anew, and nothing else is touched. A list that is always sorted, and JSON that is written once,
+have the same effect.
+"""
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import volatile
 from edits import without_thinking
-from rendering import NOT_READ, THINKING_FIELDS, Number, parse_json, to_json, tool_name
+from foreign import as_list
+from rendering import NOT_READ, ROLE_MARK, ROLE_NAMES, THINKING_FIELDS, tool_name, unmarked
+from sameness import same_content
+from spelled_json import to_json
+
+ASSISTANT = "assistant"
 
 
-def each_text(value: Any, change: Callable[[str], str]) -> Any:
-    """A value with every text in it changed; roles, types and names are none."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [each_text(item, change) for item in value]
-    if isinstance(value, dict):
-        return {key: item if key in ("role", "type", "model", "name") else each_text(item, change)
-                for key, item in value.items()}
-    return value
+def tools_in_order(before: Any, after: Any) -> list[Any] | None:
+    """The tools of a turn in the order of the turn before; None where they are not the same ones.
+
+    Marks of what to cache stay at the index at which they were.
+    """
+    if not all(isinstance(tool, dict) for tool in (*as_list(before), *as_list(after))):
+        return None
+    olds, news = ([tool_name(tool) for tool in as_list(tools)] for tools in (before, after))
+    if len(set(olds)) < len(olds) or sorted(olds) != sorted(news) or olds == news:
+        return None
+    named = {tool_name(tool): unmarked(tool) for tool in after}
+    marks = [{key: tool[key] for key in NOT_READ if key in tool} for tool in after]
+    return [named[name] | mark for name, mark in zip(olds, marks, strict=True)]
 
 
-def sort_tools(body: dict[str, Any]) -> dict[str, Any]:
-    """Tools by name; `required`, `enum` and other lists of words in their schemas sorted."""
-    def words(value: Any) -> Any:
-        if isinstance(value, list):
-            if all(isinstance(item, str) for item in value):
-                return sorted(value)
-            return [words(item) for item in value]
-        return {key: words(item) for key, item in value.items()} if isinstance(value, dict) else (
-            value)
-
-    return body | {field: sorted(map(words, body[field]), key=tool_name)
-                   for field in ("tools", "functions") if isinstance(body.get(field), list)}
+def alike_ancestors(place: str) -> Iterator[str]:
+    """The places of what holds a place, from the innermost on: a schema, a tool."""
+    for end in sorted((found.start() for found in re.finditer(r"[.\[]", place)), reverse=True):
+        yield place[:end]
 
 
-def sort_lines(text: str, block: set[str]) -> str:
-    """The text with every run of lines that are all of the block sorted."""
-    out: list[str] = []
-    run: list[str] = []
-    for line in [*text.split("\n"), None]:
-        if line is not None and line.strip() and line.strip() in block:
-            run.append(line)
-            continue
-        out.extend(sorted(run))
-        run = []
-        if line is not None:
-            out.append(line)
-    return "\n".join(out)
+def as_before(before: Any, after: Any) -> Any:
+    """What the turn before had, where it is the same lists and objects arranged anew; else None."""
+    if not isinstance(after, dict | list) or type(before) is not type(after):
+        return None
+    old, new = to_json(before), to_json(after)
+    return before if old != new and same_content(old, new) else None
 
 
-def canonical_json(body: dict[str, Any]) -> dict[str, Any]:
-    """Tools with sorted keys and plain numbers, and texts that are JSON written in one form."""
-    tools: dict[str, Any] = {field: _canonical(body[field])
-                             for field in ("tools", "functions") if field in body}
-    rest = {key: item for key, item in body.items() if key not in tools}
-    found: dict[str, Any] = each_text(rest, _canonical_text)
-    return {key: tools.get(key, found.get(key)) for key in body}
+def coarse(text: str, at: int | None = None) -> str:
+    """The text with the clock of every time in it set to zero, and every epoch to its day.
 
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _canonical(item) for key, item in sorted(value.items())
-                if key not in NOT_READ}
-    if isinstance(value, list):
-        return [_canonical(item) for item in value]
-    if isinstance(value, Number):
-        return int(value) if value.is_integer() else float(value)
-    return value
-
-
-def _canonical_text(text: str) -> str:
-    if text.lstrip()[:1] not in ("{", "["):
-        return text
-    try:
-        return to_json(_canonical(parse_json(text)))
-    except ValueError:
-        return text
-
-
-def normalised(text: str) -> str:
-    """Unicode NFC, line ends as \\n, no white space at line ends, single spaces within lines."""
-    text = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\u00a0", " ")
-    return re.sub(r"(?<=\S)[ \t]+", " ", re.sub(r"[ \t]+$", "", text, flags=re.M))
-
-
-def coarse(text: str) -> str:
-    """The text with the clock of every time in it set to zero, and every epoch to its day."""
+    at: of the times at that character alone.
+    """
     for start, end, _ in sorted(volatile.stamps(text), reverse=True):
+        if at is not None and not start <= at <= end:
+            continue
         stamp = text[start:end]
         if re.fullmatch(r"\d{10}(\.\d+|\d{3}|\d{6}|\d{9})?", stamp):
             day = f"{int(stamp[:10]) // 86400 * 86400:010d}" + re.sub(r"\d", "0", stamp[10:])
@@ -101,23 +68,44 @@ def coarse(text: str) -> str:
     return text
 
 
-def drop_thinking(body: dict[str, Any]) -> dict[str, Any]:
-    """The body without the thinking of earlier answers, in whichever way it is spelled."""
+def drop_thinking(body: str | dict[str, Any]) -> str | dict[str, Any]:
+    """The body without the thinking of earlier answers, in whichever way it is spelled.
+
+    A tag that an answer merely speaks of is none: thinking stands where an answer begins.
+    """
+    if isinstance(body, str):
+        return _prompt_without_thinking(body)
     if "messages" not in body and isinstance(body.get("prompt"), str):
-        return body | {"prompt": without_thinking(body["prompt"])}
+        return body | {"prompt": _prompt_without_thinking(body["prompt"])}
     field = "messages" if "messages" in body else "input"
-    kept = []
-    for message in body[field] if isinstance(body[field], list) else ():
-        if not isinstance(message, dict) or message.get("role") != "assistant":
-            if not isinstance(message, dict) or message.get("type") != "reasoning":
-                kept.append(message)
-            continue
-        message = {key: item for key, item in message.items() if key not in THINKING_FIELDS}
-        content = message.get("content")
-        if isinstance(content, str):
-            message["content"] = without_thinking(content)
-        elif isinstance(content, list):
-            message["content"] = [part for part in content if not isinstance(part, dict)
-                                  or part.get("type") not in ("thinking", "redacted_thinking")]
-        kept.append(message)
-    return body | {field: kept} if isinstance(body[field], list) else body
+    if not isinstance(body.get(field), list):
+        return body
+    return body | {field: [_without_thinking(message) for message in body[field]
+                           if not isinstance(message, dict) or message.get("type") != "reasoning"]}
+
+
+def _without_thinking(message: Any) -> Any:
+    if not isinstance(message, dict) or message.get("role") != ASSISTANT:
+        return message
+    message = {key: item for key, item in message.items() if key not in THINKING_FIELDS}
+    content = message.get("content")
+    if isinstance(content, str):
+        message["content"] = without_thinking(content)
+    elif isinstance(content, list):
+        message["content"] = [part for part in content if not isinstance(part, dict)
+                              or part.get("type") not in ("thinking", "redacted_thinking")]
+    return message
+
+
+def _prompt_without_thinking(prompt: str) -> str:
+    """A templated prompt without the thinking that stands right behind an assistant's mark."""
+    marks = list(ROLE_MARK.finditer(prompt))
+    for mark in reversed(marks):
+        role = next((group.lower() for group in mark.groups() if group), "user")
+        if ROLE_NAMES.get(role, role) == ASSISTANT:
+            head, rest = prompt[:mark.end()], prompt[mark.end():]
+            bare = without_thinking(rest)
+            if bare != rest:  # the white space that the mark ends with stays
+                space = rest[:len(rest) - len(rest.lstrip())]
+                prompt = head + space + bare
+    return prompt

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 TIME, ID, COUNTER = "time", "id", "counter"
 SECOND, MINUTE, HOUR, DAY, MONTH = "second", "minute", "hour", "day", "month"
 EPOCH_FROM, EPOCH_TO = 1_000_000_000, 2_200_000_000  # September 2001 to September 2039
+DAY_S = 86_400
+COMPACT_DATE, FILE_DATE = len("20260131"), len("2026-01-31")
+FINER = (SECOND, MINUTE, HOUR, DAY, MONTH)  # the finest first
 SAME_AFTER = 4  # characters behind the thing that have to be alike, where there are so many
 MIN_HEX, MIN_TOKEN, MIN_LETTERS = 7, 8, 12
 
@@ -61,7 +64,8 @@ _ID_WORDS = ("id", "uuid", "nonce", "hash", "token", "session", "trace", "reques
 class Volatile:
     """A thing that changed by itself, and where it ends on either side; starts are the same.
 
-    detail: for a time, how often it changes; for the others, what it is.
+    detail: for a time, how often it changes (by the finest part that did); for the others, what it
+    is. written: how finely a time is written, which may be finer than what changed of it.
     """
 
     kind: str
@@ -69,6 +73,7 @@ class Volatile:
     start: int
     before_end: int
     after_end: int
+    written: str = ""
 
 
 def volatile(before: str, after: str, at: int, *, prose: bool = False) -> Volatile | None:
@@ -121,13 +126,44 @@ def _covers(match: re.Match[str], at: int) -> bool:
 def _times(before: str, after: str, at: int) -> Iterator[Volatile]:
     for pattern in _TIMES:
         for old, new in _both(pattern, before, after, at):
-            yield Volatile(kind=TIME, detail=_granularity(new), start=new.start(),
-                           before_end=old.end(), after_end=new.end())
+            yield Volatile(kind=TIME, detail=_finest_moved(old, new), start=new.start(),
+                           before_end=old.end(), after_end=new.end(),
+                           written=_granularity(new))
     for old, new in _both(_EPOCH, before, after, at):
         if all(EPOCH_FROM <= int(m[1]) < EPOCH_TO for m in (old, new)) and (
                 len(old[2] or "") == len(new[2] or "") or "." in (old[2] or "")):
-            yield Volatile(kind=TIME, detail=SECOND, start=new.start(), before_end=old.end(),
-                           after_end=new.end())
+            midnights = all(not float(f"{m[1]}.{(m[2] or '').strip('.')}") % DAY_S
+                            for m in (old, new))
+            yield Volatile(kind=TIME, detail=DAY if midnights else SECOND, start=new.start(),
+                           before_end=old.end(), after_end=new.end(), written=SECOND)
+
+
+def _finest_moved(old: re.Match[str], new: re.Match[str]) -> str:
+    """The finest part in which two times differ: midnight and the next midnight differ by a day.
+
+    Where they differ in nothing that is known, how finely the new one is written.
+    """
+    had, has = old.groupdict(), new.groupdict()
+    if had.get("unit") or has.get("unit"):  # 3 minutes ago
+        return _granularity(new)
+    for unit, names in ((SECOND, ("sec", "cs", "fs")), (MINUTE, ("m", "cm", "fm"))):
+        if any(had.get(name) != has.get(name) for name in names):
+            return unit
+    if _granularity(new) in (SECOND, MINUTE, HOUR) and _hours(old) != _hours(new):
+        return HOUR
+    dated = any(has.get(name) for name in ("date", "compact", "file"))
+    return DAY if dated else _granularity(new)
+
+
+def _hours(match: re.Match[str]) -> str:
+    """What stands between the date and the minutes of a time, and whether it is am or pm."""
+    groups = match.groupdict()
+    minutes = next((name for name in ("m", "cm", "fm") if groups.get(name)), "")
+    end = match.start(minutes) if minutes else match.end()
+    start = match.end("date") if groups.get("date") else match.start() + (
+        COMPACT_DATE if groups.get("compact") else FILE_DATE if groups.get("file") else 0)
+    noon = re.search(r"([ap])\.?m\b", match[0], re.I)
+    return match.string[start:end] + (noon[1] if noon else "")
 
 
 def _granularity(match: re.Match[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -97,9 +98,9 @@ def har(*entries: dict[str, Any]) -> dict[str, Any]:
     return {"log": {"version": "1.2", "entries": list(entries)}}
 
 
-def entry(body: str, **more: Any) -> dict[str, Any]:
+def entry(body: str, path: str = "/v1/chat/completions", **more: Any) -> dict[str, Any]:
     return {"request": {
-        "method": "POST", "url": f"https://api.example/v1/chat?key={KEY}",
+        "method": "POST", "url": f"https://api.example{path}?key={KEY}",
         "headers": [{"name": "Authorization", "value": f"Bearer {KEY}"}],
         "cookies": [{"name": "session", "value": KEY}],
         "queryString": [{"name": "key", "value": KEY}],
@@ -122,6 +123,59 @@ def test_a_har_keeps_bodies_and_nothing_else(tmp_path: Path) -> None:
     assert KEY not in refused(path)
     path.write_text(json.dumps(har(entry("{}")))[:-9] + KEY)
     assert KEY not in refused(path)
+
+
+def test_a_har_keeps_what_is_sent_for_text(tmp_path: Path) -> None:
+    """`input` and `prompt` are sent to other endpoints too; messages, to any agent's own server."""
+    path = tmp_path / "agent.har"
+    prompts = [("/v1/chat/completions/", chat(Q1)), ("/agent/ask", chat(Q1)),
+               ("/v1/responses", {"input": "hi"}), ("/v1/messages", chat(Q1)),
+               ("/api/generate", {"prompt": "hi"}), ("", {"input": "hi"})]
+    others = [("/v1/moderations", {"input": "hi"}), ("/v1/embeddings", {"input": ["hi"]}),
+              ("/v1/images/generations", {"prompt": "a cat"}), ("/v1/audio/speech", {"input": "x"}),
+              ("/v1/messages/count_tokens", chat(Q1)), ("/apply-template", chat(Q1)),
+              ("/v1/responses/input_tokens", {"input": "hi"})]
+    entries = [entry(json.dumps(body), where) for where, body in [*prompts, *others]]
+    entries[len(prompts) - 1]["request"].pop("url")  # taken out before it was shared
+    path.write_text(json.dumps(har(*entries)))
+    found = read(path)
+    assert bodies(found) == [body for _, body in prompts]
+    assert "7 other requests of the HAR are left out" in found.notes
+
+
+MARKED = {"messages": [
+    {"role": "system", "content": [{"type": "text", "text": "s",
+                                    "cache_control": {"type": "ephemeral"}}]},
+    Q1 | {"cache_control": {"type": "ephemeral"}}], "cache_control": {"type": "ephemeral"},
+    "tools": [tool("f") | {"cache_control": {"type": "ephemeral", "ttl": "1h"}}]}
+
+
+@pytest.mark.parametrize("text", [json.dumps([MARKED, MARKED]),
+                                  json.dumps([{"custom_id": "1", "body": MARKED}] * 2)])
+def test_marks_of_what_to_cache_are_kept(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "turns.json"
+    path.write_text(text)
+    assert bodies(read(path)) == [MARKED, MARKED]
+    path = lines(tmp_path / "turns.jsonl", *json.loads(text))
+    assert bodies(read(path)) == [MARKED, MARKED]
+
+
+@pytest.mark.parametrize("odd", [1, "x", None, True, {"a": 1}, [1, None]])
+@pytest.mark.parametrize("name", ["turns.jsonl", "turns.json", "turns.har"])
+def test_tools_that_are_none_are_no_trouble(tmp_path: Path, odd: Any, name: str) -> None:
+    body, path = {"messages": [Q1], "tools": odd}, tmp_path / name
+    values = {"turns.jsonl": f"{json.dumps(body)}\n" * 2, "turns.json": json.dumps([body] * 2),
+              "turns.har": json.dumps(har(*[entry(json.dumps(body))] * 2))}
+    path.write_text(values[name])
+    assert bodies(read(path)) == [body, body]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name here")
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "turns.jsonl"
+    os.mkfifo(path)
+    assert "found a pipe or a device; write what comes from it to a file" in refused(path)
+    assert "found a pipe or a device" in refused(Path(os.devnull))
 
 
 VERBOSE = """\

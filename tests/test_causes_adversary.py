@@ -188,6 +188,24 @@ CASES: dict[str, tuple[Any, Any, tuple[str, ...]]] = {
     "another reasoning effort": (
         chat(SYS, Q1, reasoning_effort="low"), chat(SYS, Q1, A1, Q2, reasoning_effort="high"),
         ("system",)),
+    "other words of the same letters": (f"It is a nice house there.\n{LD}",
+                                        f"It is an ice house there.\n{LD}", ("edited",)),
+    "another number is no other form": (f"The room has 10² tiles.\n{LD}",
+                                        f"The room has 102 tiles.\n{LD}", ("edited",)),
+    "another sign is no other form": (f"Choose option ① now.\n{LD}",
+                                      f"Choose option 1 now.\n{LD}", ("edited",)),
+    "a truth value is no number": (
+        chat(SYS, user('See {"flag": true, "n": 0}, please.'), A1),
+        chat(SYS, user('See {"flag": 1, "n": 0}, please.'), A1, Q2), ("edited",)),
+    "other ids are not the same JSON, however long": (
+        chat(SYS, user('{"id": 12345678901234567.0, "n": 0}'), A1),
+        chat(SYS, user('{"id": 12345678901234568.0, "n": 0}'), A1, Q2), ("id",)),
+    "an exponent beyond all floats": (
+        chat(SYS, user('{"a": 1e999, "b": 2}'), A1),
+        chat(SYS, user('{"b": 2, "a": 1e999}'), A1, Q2), ("json",)),
+    "a key twice, and once": (
+        chat(SYS, user('{"a": 1, "b": 2, "b": 3}'), A1),
+        chat(SYS, user('{"a": 1, "b": 3}'), A1, Q2), ("edited",)),
     "a list in one line": (f"env: A=1; B=2; C=3\n{LD}", f"env: C=3; A=1; B=2\n{LD}", ("order",)),
     "files in another order": (
         "<file path=a.py>\nimport a\nprint(1)\n</file>\n<file path=b.py>\nimport b\n</file>\n" + LD,

@@ -9,7 +9,8 @@ import pytest
 
 from divergence import Beginnings, columns, common_prefix_bytes, divergence, meeting, parting, side
 from explain_cases import DOC, Q1, chat
-from rendering import parse_json, render, to_json
+from rendering import render
+from spelled_json import parse_json, to_json
 
 
 def same_letters(a: str | bytes, b: str | bytes) -> int:

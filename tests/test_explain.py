@@ -69,11 +69,35 @@ def test_appending_the_same_turn_and_mixed_kinds(tmp_path: Path) -> None:
     assert "nothing: it appends" in text
     assert "nothing: the same turn again" in text
     assert "3 chat bodies and 1 plain prompts" in text
+    text = explained(tmp_path / "t.jsonl", [chat(Q1, A1, Q2), chat(Q1)])
+    assert "nothing: it is the beginning of the turn before" in text
 
 
 def test_one_turn_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Trouble, match="at least two turns to compare, found one"):
         explained(tmp_path / "t.jsonl", [chat(Q1)])
+
+
+def test_how_often_a_time_changes_is_told_by_all_turns(tmp_path: Path) -> None:
+    times = ["10:41:07", "10:42:07", "10:42:09", "10:43:09"]  # a minute, seconds, a minute
+    text = explained(tmp_path / "t.jsonl", [chat(system(f"Now: {now}\n{BODY}"), Q1)
+                                            for now in times])
+    assert "each minute" not in text
+    assert text.count("a time that changes each second") == 5
+    text = explained(tmp_path / "t.jsonl", [chat(system(f"Now: {now}\n{BODY}"), Q1)
+                                            for now in times[:2]])
+    assert "a time that changes each minute" in text
+    assert "turn 2: a time that changes each minute" in text
+
+
+def test_scattered_words_are_not_kept(tmp_path: Path) -> None:
+    """Two texts of like build have nothing in common that a cache could keep."""
+    template = ("You are a {} in {}.\nYou are asked to {}.\nThe user is {}.\n"
+                "The answer is to be {}.\n")
+    text = explained(tmp_path / "t.jsonl", [
+        template.format("pirate", "Tortuga", "sail to the west", "a captain", "short and loud"),
+        template.format("lawyer", "Kingston", "read this well", "the other side", "polite")])
+    assert "avoidable                0 (" in text
 
 
 @pytest.mark.parametrize("wide", ["", "😀"])

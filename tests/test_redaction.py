@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 
 import pytest
 
@@ -83,6 +84,11 @@ def test_a_field_that_holds_a_key_is_masked(body: str, expected: str) -> None:
     '{"max_tokens":5,"token":"the","key":"value","tokens":"abc"}',
     '{"content":"set api_key: then go on"}',
     '{"monkey":"banana"}',
+    '{"properties":{"password":{"type":"string"},"secret":{"type":"string"}}}',
+    '{"required":["username","password"],"enum":["secret","api_key"]}',
+    r'{"a":"{\"password\": {\"type\": \"string\"}}"}',
+    '{"eos_token":"</s>","next_page_token":"abc","public_key":"abc","secretary":"Ann"}',
+    '{"api_keys":[],"passwords":[1,2],"secret":true}',
 ])
 def test_what_only_looks_like_a_key_stays(body: str) -> None:
     assert record_line(body.encode(), []) == (body.encode() + b"\n", False)
@@ -121,6 +127,51 @@ def test_the_secrets_of_a_request() -> None:
     assert secrets_of([("authorization", "Basic no base64")]) == {"no base64"}
     assert secrets_of([("key", "query-1"), ("api_key", "query-2"), ("model", "gpt-like")]) == {
         "query-1", "query-2"}
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("Authorization", f"Bearer\t{KEY}"), ("Authorization", f"Bearer  {KEY}"),
+    ("Authorization", f'Token token="{KEY}"'), ("Authorization", f"bearer, {KEY}"),
+    ("Authorization", f"AWS4-HMAC-SHA256 Credential=AKIA/x, Signature={KEY}"),
+    ("X-Api-Secret", KEY), ("Api-Secret", KEY), ("X-Auth", KEY), ("X-Signature", KEY),
+    ("apikey", KEY), ("X-Jwt", KEY), ("sig", KEY), ("password", KEY), ("apiToken", KEY),
+    ("Authorization", "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()),
+    ("Authorization", "Basic " + base64.b64encode(f"{KEY}:x".encode()).decode()),
+    ("Cookie", f'a=b; session="{KEY}-{KEY}"'),
+])
+def test_a_key_is_known_in_any_header(name: str, value: str) -> None:
+    body = json.dumps({"content": f"my key is {KEY}-{KEY}, and a user is developer"})
+    assert KEY.encode() not in line(body, *secrets_of([(name, value)]))
+
+
+def test_the_name_of_a_user_beside_a_password_is_a_word() -> None:
+    basic = base64.b64encode(b"developer:pass-word").decode()
+    assert secrets_of([("authorization", f"Basic {basic}")]) == {basic, "pass-word"}
+
+
+@pytest.mark.parametrize("name", ["Accept", "Host", "X-Author", "Monkey", "X-Session-Id",
+                                  "Content-Type", "design", "X-Keyboard", "path"])
+def test_other_headers_hold_no_secret(name: str) -> None:
+    assert secrets_of([(name, "something long")]) == set()
+
+
+@pytest.mark.parametrize("name", [
+    "apiToken", "api-token", "api_token", "github_token", "secret", "password", "private_key",
+    "client_secret", "clientSecret", "DB_PASSWORD", "id_token", "passphrase", "apiKeys",
+    "api_key_2", "HF_TOKEN", "signing-key"])
+@pytest.mark.parametrize("form", ['{"%s":"abc"}', r'{"a":"{\"%s\": \"abc\"}"}',
+                                  '{"%s": ["abc", "abc"]}', r'{"a":"{\"%s\":[\"abc\"]}"}'])
+def test_fields_of_many_names_hold_a_key(name: str, form: str) -> None:
+    body = form % name
+    assert line(body) == body.replace("abc", "***").encode()
+
+
+def test_a_large_prompt_is_looked_through_quickly() -> None:
+    text = r'The key of the house, a token and a secret password, are with the \"keeper\". '
+    body = b'{"content":"%s"}' % (text.encode() * 15_000)  # more than a megabyte
+    start = time.perf_counter()
+    assert not record_line(body, []).had_key
+    assert time.perf_counter() - start < 1.0
 
 
 @pytest.mark.parametrize("placeholder", ["none", "EMPTY", "x", "dummy", ""])

@@ -12,9 +12,10 @@ from causes import compare
 from explain import explain_turns
 from explain_cases import A1, A2, DOC, Q1, Q2, Q3, SYS, answer, chat, system, tool, user
 from explain_cases_history import MEMORY, OTHER, THOUGHT
-from rendering import render, to_json
+from rendering import render
 from repairs import repair
-from transforms import coarse, normalised, sort_lines, sort_tools
+from spelled_json import to_json
+from transforms import coarse
 
 
 def repaired(*values: Any) -> tuple[list[Any], tuple[str, ...], list[int], list[int]]:
@@ -65,25 +66,25 @@ def test_a_time_in_a_tool_is_made_coarser() -> None:
     assert (before[1] > 0, after[1]) == (True, 0)
 
 
-def test_tools_and_their_lists_are_sorted() -> None:
+def test_tools_keep_the_order_in_which_they_were_first_sent() -> None:
     tools = [tool("b", required=["y", "x"]), tool("a")]
     bodies, _, before, after = repaired(chat(Q1, tools=tools), chat(Q1, A1, Q2, tools=tools[::-1]))
-    assert [t["function"]["name"] for t in bodies[0]["tools"]] == ["a", "b"]
-    assert bodies[0]["tools"][1]["function"]["parameters"] == {"required": ["x", "y"]}
+    assert bodies[0]["tools"] == bodies[1]["tools"] == tools
     assert (before[1] > 0, after[1]) == (True, 0)
 
 
-def test_lines_in_another_order_are_sorted() -> None:
-    _, lines, before, after = repaired(f"Files:\nmain.py\nrun.py\ntest.py\n{DOC}",
+def test_lines_in_another_order_keep_the_first() -> None:
+    bodies, lines, before, after = repaired(f"Files:\nmain.py\nrun.py\ntest.py\n{DOC}",
                                        f"Files:\nrun.py\ntest.py\nmain.py\n{DOC}more")
-    assert lines == ("the lines of the list in prompt sorted",)
+    assert lines == ("the list in prompt written as the turn before wrote it, 1 turn",)
+    assert bodies[1] == f"Files:\nmain.py\nrun.py\ntest.py\n{DOC}more"
     assert (before[1] > len(DOC), after[1]) == (True, 0)
 
 
 @pytest.mark.parametrize(("old", "new"), [
     ({"type": "object", "title": "T"}, {"title": "T", "type": "object"}), ({"n": 10}, {"n": 10.0}),
 ])
-def test_json_becomes_canonical(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_json_is_written_as_it_was_first(old: dict[str, Any], new: dict[str, Any]) -> None:
     bodies, *_, after = repaired(chat(Q1, tools=[tool("f", **old)]),
                                  chat(Q1, A1, Q2, tools=[tool("f", **new)]))
     assert to_json(bodies[0]["tools"]) == to_json(bodies[1]["tools"])
@@ -158,6 +159,4 @@ def test_what_only_adds_is_returned_byte_for_byte() -> None:
 
 def test_the_single_transformations() -> None:
     assert coarse("at 2026-01-01 10:41:07.5, 1767225661") == "at 2026-01-01 00:00:00.0, 1767225600"
-    assert normalised("a  b\r\n  cafe\u0301 \n") == "a b\n  caf\u00e9\n"
-    assert sort_lines("x\nc\nb\ny\nb\nc", {"b", "c"}) == "x\nb\nc\ny\nb\nc"
-    assert sort_tools({"messages": []}) == {"messages": []}
+    assert coarse("10:41, then 10:42", 0) == "00:00, then 10:42"

@@ -101,7 +101,7 @@ def test_on_a_dense_model_the_prediction_is_the_report(
 def test_what_broke_and_what_it_costs_is_on_the_page(dense_server: str, tmp_path: Path) -> None:
     outcome = replayed(dense_server, tmp_path, CLOCK)
     broken = outcome.samples("replay")[1]["notes"]
-    assert broken == ["broke: a time that changes each second, in messages[0].content"]
+    assert broken == ["broke: a time that changes each minute, in messages[0].content"]
     assert "what broke" in outcome.out and "a time that changes" in outcome.out
     found = re.search(r"about ([\d,]+) of ([\d,]+) tokens sent were computed again", outcome.out)
     assert found is not None
@@ -333,7 +333,7 @@ def test_explain_needs_no_package_and_no_server(tmp_path: Path) -> None:
     bare = subprocess.run([sys.executable, "-S", str(ROOT / LOCAL), "--explain", path],
                           cwd=tmp_path, capture_output=True, text=True, check=False)
     assert bare.returncode == 0, bare.stderr
-    assert "a time that changes each second" in bare.stdout and "remedy:" in bare.stdout
+    assert "a time that changes each minute" in bare.stdout and "remedy:" in bare.stdout
     with_sdk = run_script(API, "--explain", path, cwd=tmp_path, save=False)
     assert with_sdk.out == bare.stdout
     assert list(tmp_path.glob("*.json")) == []

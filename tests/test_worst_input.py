@@ -29,9 +29,9 @@ from network import address
 from openai_stream import read_usage
 from record import Run
 from redaction import masked, secrets_of
-from rendering import parse_json
 from replay_tables import median_reuse, replay_table
 from sample import Failure, Sample, ServerTimings
+from spelled_json import parse_json
 from sse import Noise
 from timing import Unread, Usage
 from wire_stub import refused, wire_stub
