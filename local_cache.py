@@ -11,7 +11,7 @@ the milliseconds of prefill and of decode, so nothing here has to be inferred. S
 only: this runs on a bare Python 3.11.
 
     llama-server -m model.gguf -c 65536 -np 1 --port 8080   # in another terminal
-    python3 local_cache.py                                  # all three experiments
+    python3 local_cache.py                                  # the three default experiments
     python3 local_cache.py --only cache --doc notes.txt     # your own material
     python3 local_cache.py --demo                           # no server: brings a small one
 """

@@ -162,8 +162,8 @@ def pause_finding(samples: Sequence[Sample]) -> Verdict | None:
     lived = [row.asked_s for row in rows if row.lived]
     gone = [row.asked_s for row in rows if not row.lived]
     counted = all(row.cached_tokens is not None for row in rows)
-    source = (" One request a pause: another machine behind the address would look the same."
-              if counted else " This is by the clock alone, one request a pause: consistent with, "
+    source = ("\nOne request a pause: another machine behind the address would look the same."
+              if counted else "\nThis is by the clock alone, one request a pause: consistent with, "
                               "and no proof.")
     if not rows:
         code, text = UNTIMED, "No pause has a first and a second request that count."

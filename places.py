@@ -134,7 +134,8 @@ def message_text(message: Any) -> str | None:
 def cut(body: Body, place: str, start: int, end: int) -> Body | None:
     """The body without a piece of a text; None where what is left would not be what it was.
 
-    That is JSON or code with a piece missing, or an empty part or message that says more than its text.
+    That is JSON or code with a piece missing, or an empty part or message that says more than its
+    text.
     """
     text = text_at(body, place)
     if text is None or not text[start:end].strip() or is_code(text, start) or (

@@ -18,14 +18,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
+from as_chat import left_out
 from captured import CHAT, PROMPT, Turn
 from causes import Comparison
 from common import common_prefix, ratio
 from explain import Explained, explain_turns
 from foreign import as_list, mapping
 from lab import USER, Lab, Message, Prompt
-from rendering import render, to_json
+from rendering import render
 from sample import BROKE, Sample
+from spelled_json import to_json
 from summary import AS_SENT, COLD, WHAT_IF
 from timing import Event, RequestFailed, prompt_hash
 from trouble import Trouble
@@ -109,8 +111,8 @@ def broke(comparison: Comparison | None) -> str:
     """What broke a turn, in words that hold nothing of the prompt; "" for the first turn."""
     if comparison is None:
         return ""
-    if not comparison.breaks:
-        return "nothing: the same turn again" if comparison.is_same else "nothing: it appends"
+    if comparison.nothing:
+        return comparison.nothing
     first, *more = comparison.breaks
     return f"{first.detail}, in {first.at.place}" + (f" (+{len(more)})" if more else "")
 
@@ -133,7 +135,8 @@ def _as_the_server_does(
         unseen = ("the model's chat template shows no tools: what changes in them breaks nothing",)
         shown = [_without(turn, "tools") for turn in turns]
     for number, (turn, found) in enumerate(zip(turns, explain_turns(shown), strict=True), 1):
-        notes = _noted(found.comparison) + (unseen if number == 1 else ())
+        notes = (_noted(found.comparison) + (unseen if number == 1 else ())
+                 + left_out(turn.body()))
         avoidable = _known(found)["avoidable_share"]
         try:
             made = lab.patience.call(partial(server.prompt_tokens, turn.body(), opening),

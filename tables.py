@@ -1,7 +1,7 @@
 """A run as text: tables and plain lines for an 80-column terminal.
 
-Pure functions from a Run to strings; only the command lines print. Milliseconds appear here and
-nowhere else. "-" is unknown, 0 is zero.
+Pure functions from a Run to strings; only the command lines print. Seconds become milliseconds
+here. "-" is unknown, 0 is zero.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from summary import (
     total,
     valid,
 )
+from trouble import one_line
 from verdict import Verdict
 
 CACHE_TITLE = (
@@ -78,8 +79,9 @@ def render(run: Run, columns: int = COLUMNS) -> str:
 def heading(run: Run) -> str:
     """Which server and model, when, and whether the run was finished."""
     end = run.endpoint
-    lines = [f"{run.tool}: {end.get('model', UNKNOWN)}",
-             f"{end.get('url', UNKNOWN)}, {run.created_at[:19].replace('T', ' ')} UTC"]
+    model, url = (one_line(end.get(name, UNKNOWN)) for name in ("model", "url"))
+    lines = [f"{one_line(run.tool)}: {model}",
+             f"{url}, {one_line(run.created_at[:19].replace('T', ' '))} UTC"]
     if not run.complete:
         lines.append("INCOMPLETE: this run was stopped before its end")
     return "\n".join(lines)

@@ -106,8 +106,8 @@ restore, host: RESTORED. 3 of 3 prompts came back from host memory. At 1,000
 restore, disk: RESTORED. 3 of 3 prompts came back from disk. At 1,000 tokens
   the first token took 90.0 ms, recomputed 300 ms. It is sooner from 1,000
   tokens on.
-restore, pause: GONE. A prefix lived through 10 s and was gone after 60 s. One
-  request a pause: another machine behind the address would look the same."""
+restore, pause: GONE. A prefix lived through 10 s and was gone after 60 s.
+  One request a pause: another machine behind the address would look the same."""
 
 
 def drawn(samples: list[Sample], *names: str, **known: Any) -> str:

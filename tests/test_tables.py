@@ -199,3 +199,11 @@ def test_shares_and_intervals_as_people_read_them() -> None:
     assert [percent_cell(share) for share in (0.98, None)] == ["98.0%", "-"]
     assert between((0.0012, 0.0034), 1000) == "(95 %: 1.20 to 3.40)"
     assert between(None) == "(too few points for an interval)"
+
+
+def test_a_strangers_file_cannot_write_to_the_terminal_past_its_line() -> None:
+    run = run_of(*NATIVE)
+    run.endpoint = {"model": "\x1b[2Jtiny\r\nverdict", "url": "http://x\x9b31m"}
+    text = render(run)
+    assert not any((ord(c) < 32 and c != "\n") or 0x7f <= ord(c) < 0xa0 for c in text)
+    assert text.splitlines()[0] == "local_cache: \\x1b[2Jtiny verdict"
