@@ -21,7 +21,7 @@ RUN_BYTES = 16  # how long a common run has to be, unless it reaches the end
 FAR_STEP, GROWTH = 8, 1.25
 CONTEXT_COLUMNS, SPAN_COLUMNS, LINE_COLUMNS = 22, 36, 68
 OPEN, CLOSE, ELLIPSIS = "«", "»", "…"
-VISIBLE = {"\n": "␊", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
+VISIBLE = str.maketrans({"\n": "␊", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,10 @@ def meeting(
                    b, b_from, min(b_end, b_from + NEAR_BYTES + RUN_BYTES), SHORT_PROBE)
     if near is not None and not _is_run(a, near[0], a_end, b, near[1], b_end):
         near = None
-    far = _search(a, a_from, a_end, b, b_from, b_end, PROBE)
+    # Of what lies further off than what was found, nothing is nearer.
+    reach = len(a) + len(b) if near is None else near[0] - a_from + near[1] - b_from + PROBE
+    far = _search(a, a_from, min(a_end, a_from + reach), b, b_from, min(b_end, b_from + reach),
+                  PROBE)
     found = [pair for pair in (near, far) if pair is not None]
     if found:
         at = min(found, key=lambda pair: pair[0] - a_from + pair[1] - b_from)
@@ -265,7 +268,9 @@ def _last(text: str, width: int) -> str:
 
 def visible(text: str) -> str:
     """The text with what cannot be seen made visible: ␊ ⇥ ␍ ⍽, other characters as \\x1b."""
-    return "".join(VISIBLE.get(c) or (c if c.isprintable() else _escape(c)) for c in text)
+    text = text.translate(VISIBLE)
+    return text if text.isprintable() else "".join(
+        c if c.isprintable() else _escape(c) for c in text)
 
 
 def _escape(character: str) -> str:

@@ -207,8 +207,8 @@ def order(a: bytes, a_at: int, a_end: int, b: bytes, b_at: int, b_end: int) -> E
             a_from, b_from = (max([low, *(data.rfind(c, low, at) + 1 for c in (b":", b"[", b"("))])
                               for data, low, at in ((a, a_from, a_at), (b, b_from, b_at)))
         # The first item of either side has to be somewhere in the other: quickly asked.
-        if not (_first_item(a, a_from, a_at, ends[0], separator) in b[b_at:ends[1]]
-                and _first_item(b, b_from, b_at, ends[1], separator) in a[a_at:ends[0]]):
+        if (b.find(_first_item(a, a_from, a_at, ends[0], separator), b_at, ends[1]) < 0
+                or a.find(_first_item(b, b_from, b_at, ends[1], separator), a_at, ends[0]) < 0):
             continue
         olds, news = (_items(data, start, stop, separator) for data, start, stop in
                       ((a, a_from, ends[0]), (b, b_from, ends[1])))

@@ -184,7 +184,7 @@ def _both(
     pattern: re.Pattern[str], before: str, after: str, at: int
 ) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
     olds = [m for m in pattern.finditer(before) if _covers(m, at)]
-    for new in pattern.finditer(after):
+    for new in pattern.finditer(after) if olds else ():
         if _covers(new, at):
             yield from ((old, new) for old in olds
                         if old.start() == new.start() and old[0] != new[0]
