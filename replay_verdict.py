@@ -162,7 +162,7 @@ def _by_count(mine: Evidence, turns: Sequence[Reach], reuses: bool) -> Judged:
                            "is reused: this server or model may reuse no prefixes, or none so "
                            f"short; {CONTROLS}")
     lost = sum(reach.is_lost for reach in turns)
-    blame = ", ".join(f"in {many} {what}" for many, what in (
+    blame = ", ".join(f"in {many} turn{'s' * (many != 1)} {what}" for many, what in (
         (n - hits - lost, "the prompt leaves every earlier turn before its end"),
         (lost, "the server did not reuse all that is shared")) if many)
     if hits:

@@ -49,17 +49,21 @@ CASES: dict[str, tuple[Sequence[float], Sequence[float], str, str]] = {
     "clock_in_front": ([0.02] * 5, [0.02] * 5, "no_hit", "2 % of the prompt"),
     "breaks_half_way": ([0.6] * 5, [0.6] * 5, "partial", "reuse stops after 60 %"),
     "breaks_early": ([0.3] * 5, [0.3] * 5, "partial", "reuse stops after 30 %"),
-    "two_of_five_break": ([0.98, 0.02, 0.98, 0.02, 0.98], [0.98, 0.02, 0.98, 0.02, 0.98], "partial",
-                          "3 of 5 turns reuse an earlier one to its end; in 2 the prompt leaves "
-                          "every earlier turn before its end"),
-    "the_server_loses_some": ([0.98] * 4, [0.98, 0.0, 0.98, 0.0], "partial", "2 of 4 turns reuse "
-                              "an earlier one to its end; in 2 the server did not reuse all that "
-                              "is shared"),
-    "both_are_to_blame": ([0.98, 0.98, 0.02], [0.98, 0.0, 0.02], "partial", "1 of 3 turns reuse "
-                          "an earlier one to its end; in 1 the prompt leaves every earlier turn "
-                          "before its end, in 1 the server did not"),
-    "less_than_a_block_is_shared": ([0.98, 0.01, 0.98], [0.98, 0.0, 0.98], "partial", "; in 1 the "
-                                    "prompt leaves every earlier turn before its end"),
+    "two_of_five_break": (
+        [0.98, 0.02, 0.98, 0.02, 0.98], [0.98, 0.02, 0.98, 0.02, 0.98], "partial",
+        "3 of 5 turns reuse an earlier one to its end; in 2 turns the prompt leaves every earlier "
+        "turn before its end"),
+    "the_server_loses_some": (
+        [0.98] * 4, [0.98, 0.0, 0.98, 0.0], "partial",
+        "2 of 4 turns reuse an earlier one to its end; in 2 turns the server did not reuse all "
+        "that is shared"),
+    "both_are_to_blame": (
+        [0.98, 0.98, 0.02], [0.98, 0.0, 0.02], "partial",
+        "1 of 3 turns reuse an earlier one to its end; in 1 turn the prompt leaves every earlier "
+        "turn before its end, in 1 turn the server did not"),
+    "less_than_a_block_is_shared": (
+        [0.98, 0.01, 0.98], [0.98, 0.0, 0.98], "partial",
+        "; in 1 turn the prompt leaves every earlier turn before its end"),
     "more_than_is_shared": ([0.02] * 5, [0.98] * 5, "contradiction", "an earlier run"),
     "shared_and_never_reused": ([0.98] * 5, [0.0] * 5, "undecided", "--only cache"),
     "nothing_to_reuse": ([0.0] * 5, [0.0] * 5, "no_hit", "0 % of the prompt"),
@@ -147,7 +151,7 @@ def test_a_clock_at_the_end_of_the_turn_before_is_no_break(own: int, tail: int) 
 def test_a_common_head_is_no_reuse_however_short_the_prompt(own: int, head: int, code: str) -> None:
     found = judged(sized((own, 0, 0), *[(own + 20, head, head)] * 4))
     assert found.code == code
-    assert "; in 4 the prompt leaves every earlier turn before its end" in found.text
+    assert "; in 4 turns the prompt leaves every earlier turn before its end" in found.text
 
 
 def test_a_sub_agent_in_between_breaks_nothing() -> None:
@@ -156,7 +160,7 @@ def test_a_sub_agent_in_between_breaks_nothing() -> None:
     samples[3] = replace(samples[3], best_turn=2, best_tokens=5_200)
     found = judged(samples)
     assert (found.code, found.evidence["reused_turns"]) == ("partial", [2, 4])
-    assert "2 of 3 turns reuse an earlier one to its end; in 1 the prompt leaves" in found.text
+    assert "2 of 3 turns reuse an earlier one to its end; in 1 turn the prompt leaves" in found.text
 
 
 def test_a_turn_that_failed_or_was_void_gives_no_hit_away() -> None:

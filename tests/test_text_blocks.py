@@ -44,5 +44,5 @@ def test_the_saved_replay_has_two_tables_of_seven_columns() -> None:
     tables = [block for block in found if isinstance(block, Table)]
     assert [(len(t.headers), t.headers[-1], len(t.rows)) for t in tables] == [
         (7, "what broke", 6)] * 2
-    assert tables[0].rows[1][-1] == "a time, each second"
+    assert tables[0].rows[1][-1] == "a time, each minute"
     assert isinstance(found[0], Title)
