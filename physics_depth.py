@@ -203,13 +203,13 @@ def depth_finding(samples: Sequence[Sample]) -> Verdict | None:
     if interval is not None:
         moved = [abs(bound) * reach / first for bound in interval]
         code = SLOWER if interval[0] > 0 else STEADY if max(moved) <= STEADY_SHARE else UNDECIDED
-    told = (f"a token takes {ms(first)} ms over {decode.shallowest:,.0f} tokens of "
+    told = (f"by the line, a token takes {ms(first)} ms over {decode.shallowest:,.0f} tokens of "
             f"context and {ms(last)} ms over {decode.deepest:,.0f}")
     text = {
         SLOWER: f"A longer prefix makes each token slower, cached or not: {told}.",
         STEADY: f"Decode is steady over this range: {told}.",
-        UNDECIDED: f"By the line, {told}; its slope is within its error of none, and of more. "
-                   "More --repeats or a larger --context would tell.",
+        UNDECIDED: f"B{told[1:]}; its slope is within its error of none, and of more. More "
+                   "--repeats or a larger --context would tell.",
     }[code]
     return Verdict(experiment=DEPTH, arm="decode", code=code, evidence=evidence,
                    text=f"{text}\n{warm_words(samples)}")

@@ -123,7 +123,7 @@ def test_markup_of_others_is_text() -> None:
     text = to_markdown(finished(
         replace(NATIVE[0], notes=("- [x](http://y) | `c` @team",)), NATIVE[1],
         model="<script>alert(1)</script>*a*_b_\n# c"))
-    assert "### local\\_cache: &lt;script&gt;alert(1)&lt;/script&gt;\\*a\\*\\_b\\_\n\n\\# c" in text
+    assert "### local\\_cache: &lt;script&gt;alert(1)&lt;/script&gt;\\*a\\*\\_b\\_ \\# c\n" in text
     assert "<script" not in text and "\n# c" not in text and "\n## " not in text
     assert "- [x]" not in text and "\\[x\\](http://y) \\| \\`c\\` @&#8203;team" in text
 

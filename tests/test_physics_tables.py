@@ -50,7 +50,8 @@ decode: 10.0 ms a token, and 1.00 ms more for each 1,000 tokens of context
 block:  29.9 ms, and 2.00 ms more for each 1,000 tokens before it
   (95 %: 2.00 to 2.00)
 depth, decode: SLOWER. A longer prefix makes each token slower, cached or not:
-  a token takes 10.1 ms over 110 tokens of context and 14.2 ms over 4,178.
+  by the line, a token takes 10.1 ms over 110 tokens of context and 14.2 ms
+  over 4,178.
   Every prefix was reused, by the server's count.
 
 workload: whole requests, cold and as a full hit

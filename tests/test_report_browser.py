@@ -35,7 +35,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Brows
 
 def runs() -> dict[str, Run]:
     """A saved run of each tool, and one whose texts are long and hostile."""
-    long = "x" * 300 + EVIL
+    long = "x" * 200 + EVIL
     hostile = finished(*(replace(s, notes=(long,)) for s in NATIVE), model=long, url=f"http://{long}")
     hostile.settings, hostile.command = {long: long}, [long]
     saved = ROOT / "sample_output"
