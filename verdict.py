@@ -234,6 +234,9 @@ def _by_time(mine: Evidence, control: Evidence, noisy: bool | None) -> Judged:
             return CONTRADICTION, (f"predicted {percent(predicted)}, yet as slow as cold, {where}: "
                                    "evicted between turns, or a cache of whole answers")
         return NO_HIT, f"as slow as cold, {where}{and_predicted(predicted)}"
+    if not control.turns:
+        return UNDECIDED, ("no cached tokens are reported, and no identical repeat, which would "
+                           "tell, could be counted (see above why)")
     low, high = control.ttft.interval or (0.0, 0.0)
     if low > SMALL_DROP and high >= 1:
         return NO_REUSE_HERE, ("even an identical repeat is as slow as cold: this server or model "

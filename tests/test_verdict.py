@@ -259,3 +259,10 @@ def test_the_head_of_a_short_prompt_is_no_partial_hit() -> None:
     head = [replace(s, prompt_tokens=300, cached_tokens=22) if s.arm == "prepend" else s
             for s in run(reported={"append": lambda _: 0.98, "repeat": lambda _: 0.99})]
     assert judged(head, "prepend").code == "no_hit"
+
+
+def test_a_repeat_that_came_from_a_cache_of_answers_is_no_control() -> None:
+    samples = [replace(s, notes=("response_cache: a whole answer",)) if s.arm == "repeat" else s
+               for s in run(turns=12, append=1.0)]
+    found = judged(samples)
+    assert found.code == "undecided" and "no identical repeat" in found.text

@@ -193,8 +193,9 @@ class Client:
 
     async def _generate(self, asked: Chat | Completion, path: str, received_at_s: float) -> None:
         entry, words, steps_s = self._model.plan(asked, path, received_at_s)
+        config = self._model.config
         headers = [f"X-Cache-Status: {'HIT' if entry.response_hit else 'MISS'}"
-                   ] if self._model.config.cache == "response" else []
+                   ] if config.cache == "response" and config.report_cached else []
         if asked.stream:
             self._head(200, "Content-Type: text/event-stream", "Transfer-Encoding: chunked",
                        *headers)
