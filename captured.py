@@ -324,7 +324,7 @@ def _what(turns: list[Turn]) -> str:
 
 def _continued(turns: list[Turn]) -> list[str]:
     count = sum(b'"previous_response_id"' in turn.raw
-                and isinstance(turn.body(), dict) and bool(turn.body().get("previous_response_id"))  # type: ignore[union-attr]
+                and bool(mapping(turn.body()).get("previous_response_id"))
                 for turn in turns if turn.kind == RESPONSES)
     return [f"{count} bodies continue an earlier response that the provider keeps: what came "
             "before is not in them"] * (count > 0)

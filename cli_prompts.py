@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cli import EXIT_MEASURED, emit
+from cli_values import number_to
 from trouble import Trouble
 
 if TYPE_CHECKING:
@@ -32,13 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, found {text!r}")
-    return value
+    return number_to(1, "a share from 0 to 1", text)
 
 
 def _port(text: str) -> int:
@@ -123,8 +118,9 @@ def under(args: argparse.Namespace, run: Run) -> str | None:
     """Why --fail-under fails this run; None where it does not, or is not given."""
     if args.fail_under is None:
         return None
+    from names import REPLAY
     from replay_tables import median_reuse
-    from replay_verdict import REPLAY, reaches
+    from replay_verdict import reaches
     from summary import AS_SENT, of
 
     samples = of(run.samples, REPLAY)

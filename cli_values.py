@@ -32,15 +32,20 @@ def seed_number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"expected a whole number, found {text!r}") from None
 
 
-def seconds(text: str) -> float:
-    """A duration from 0 up, for argparse."""
+def number_to(most: float, expected: str, text: str) -> float:
+    """A number from 0 to `most`, for argparse; what was expected is said of any other text."""
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"expected seconds such as 60 or 0.5, found {text!r}")
+    if not 0 <= value <= most:
+        raise argparse.ArgumentTypeError(f"expected {expected}, found {text!r}")
     return value
+
+
+def seconds(text: str) -> float:
+    """A duration from 0 up, for argparse."""
+    return number_to(1e6, "seconds such as 60 or 0.5", text)
 
 
 def positive_seconds(text: str) -> float:

@@ -211,6 +211,12 @@ def typical_line(xs: Sequence[float | None], ys: Sequence[float | None]) -> Line
                 n=len(pairs))
 
 
+def middle(values: Iterable[float]) -> float | None:
+    """The median; None of no values."""
+    known = list(values)
+    return statistics.median(known) if known else None
+
+
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
     """numerator / denominator; None where either is unknown or the denominator is zero."""
     if numerator is None or not denominator:

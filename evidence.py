@@ -5,17 +5,16 @@ Pure functions over the samples of one run; `verdict.py` says what follows from 
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common import LEVEL, Comparison, compare, detectable_ratio
+from common import LEVEL, Comparison, compare, detectable_ratio, middle
+from summary import COLD
 
 if TYPE_CHECKING:
     from sample import Sample
 
-COLD = "cold"
 # A share of what a prompt shares with an earlier one from which it counts as reused; the share of
 # the prompt up to which it does not, since a common head is no hit.
 FULL, HALF, NONE = 0.95, 0.5, 0.05
@@ -95,11 +94,11 @@ def of_arm(samples: Sequence[Sample], arm: str, *, native: bool, looks: int) -> 
     level = LEVEL / looks
     steady = decode.ratio is None or DECODE_STEADY[0] <= decode.ratio <= DECODE_STEADY[1]
     return Evidence(
-        predicted=_median(predicted), reported=_median(known.values()),
-        reported_when_reused=_median(known[turn] for turn in reused if turn in known),
+        predicted=middle(predicted), reported=middle(known.values()),
+        reported_when_reused=middle(known[turn] for turn in reused if turn in known),
         reported_most=max(known.values(), default=None),
         reported_missed=max((r for turn, r in known.items() if turn not in reused), default=None),
-        reused_tokens=_median(s.cached_tokens for s in mine.values()
+        reused_tokens=middle(s.cached_tokens for s in mine.values()
                               if s.cached_tokens is not None),
         turns=tuple(sorted(mine)), reused_turns=reused,
         ttft=against(cold, mine, lambda s: s.ttft_s, paired=not native), decode=decode,
@@ -150,8 +149,3 @@ def nearly_all(part_tokens: float, whole_tokens: float) -> bool:
     """Whether a part is the whole of it but for a small share, or for what a block leaves over."""
     return part_tokens >= FULL * whole_tokens or (
         part_tokens > HALF * whole_tokens and whole_tokens - part_tokens <= BLOCK_TOKENS)
-
-
-def _median(values: Iterable[float]) -> float | None:
-    known = list(values)
-    return statistics.median(known) if known else None

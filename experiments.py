@@ -20,10 +20,11 @@ from physics_restore import restore
 from sample import Sample
 from shapes import ladder, position
 from shapes_minimum import minimum
+from summary import COLD
 from timing import RequestFailed
 
 APPEND, PREPEND = "append", "prepend"
-REPEAT, COLD = "repeat", "cold"  # the positive and the negative control
+REPEAT = "repeat"  # the positive control; cold against cold is the negative one
 
 # So many failures in a row of one kind end an experiment.
 MOST_FAILURES = 5

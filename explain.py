@@ -15,6 +15,7 @@ from pathlib import Path
 from captured import Turn, read
 from causes import MOST_BREAKS, Break, Comparison, compare
 from divergence import Beginnings, char_count, columns, first_columns, visible
+from figures import percent
 from kinds import TIME, remedy, time_detail
 from remarks import COLUMNS
 from rendering import render
@@ -247,7 +248,7 @@ def summary(turns: Sequence[Explained]) -> str:
 
 
 def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "0 %"
+    return percent(part / whole, fixed=True) if whole else "0 %"
 
 
 def _wrapped(*lines: str) -> str:

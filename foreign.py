@@ -6,7 +6,6 @@ must not be kept (the key, echoed).
 
 from __future__ import annotations
 
-import base64
 import html
 import math
 import re
@@ -89,8 +88,7 @@ def secrets(key: str | None, where: Address) -> tuple[str, ...]:
     found = {key} if key else set()
     values = [where.password or "", *(value for _, value in where.query)]
     if where.password:
-        user = f"{unquote(where.username or '')}:{unquote(where.password)}"
-        values.append(base64.b64encode(user.encode()).decode())
+        values.append(where.basic or "")
     for value in values:
         if len(value) >= LEAST_SECRET_CHARS:
             found |= {value, unquote(value)}

@@ -6,7 +6,6 @@ its last event carries the server's own counts (`llama_stream.py`).
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import socket
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from as_chat import as_chat
 from common import nonces
@@ -86,9 +85,8 @@ class LlamaServer:
         self._progress = progress
         self._facts: Facts | None = None
         self._headers = {"Content-Type": "application/json"}
-        if where.username is not None:
-            user = f"{unquote(where.username)}:{unquote(where.password or '')}".encode()
-            self._headers["Authorization"] = f"Basic {base64.b64encode(user).decode()}"
+        if (basic := where.basic) is not None:
+            self._headers["Authorization"] = f"Basic {basic}"
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
         self.head_tokens = 0

@@ -6,7 +6,7 @@ nothing that measures. An arm that ends in a slash is followed by a size.
 
 from __future__ import annotations
 
-LENGTH, OUTPUT = "length", "output"
+LENGTH, OUTPUT, REPLAY = "length", "output", "replay"
 LADDER, POSITION, MINIMUM = "ladder", "position", "minimum"
 DEPTH, WORKLOAD, RESTORE = "depth", "workload", "restore"
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import socket
 import urllib.request
 from typing import NamedTuple
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from trouble import Trouble
 
@@ -32,6 +33,14 @@ class Address(NamedTuple):
         """What may be shown and kept: without credentials and query."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}{f':{self.port}' if self.port else ''}{self.path}"
+
+    @property
+    def basic(self) -> str | None:
+        """The credentials as Basic authorization has them (RFC 7617); None without a name."""
+        if self.username is None:
+            return None
+        pair = f"{unquote(self.username)}:{unquote(self.password or '')}"
+        return base64.b64encode(pair.encode()).decode()
 
 
 def with_scheme(url: str) -> str:

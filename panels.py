@@ -6,15 +6,14 @@ unknown is counted in words and never becomes a point or a bar.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from common import ratio, typical_line
+from common import middle, ratio, typical_line
 from curve import upward_curve
 from figures import count, ms
-from names import LENGTH, OUTPUT
+from names import LENGTH, OUTPUT, REPLAY
 from panel_parts import (
     FROM_TURN,
     Bar,
@@ -49,7 +48,7 @@ from tables import LINE_REQUESTS, slope_line, times
 from trouble import one_line
 from verdict import JUDGED
 
-PHASES, REPLAY = "phases", "replay"
+PHASES = "phases"
 MOST_LABELLED_BARS = 24
 LEAST_P = 0.0001
 MODEL_CHARS = 100
@@ -84,12 +83,12 @@ def headline(run: Run, shown: Sequence[Panel]) -> str:
     for panel in shown:
         if isinstance(panel, Bars):
             unit = "tokens" if panel.is_tokens else "ms"
-            middle = {arm: shown_value(value, panel.is_tokens)
+            medians = {arm: shown_value(value, panel.is_tokens)
                       for arm, value in panel.medians.items() if value is not None}
-            if len(middle) == len(JUDGED) and panel.name == CACHE:
+            if len(medians) == len(JUDGED) and panel.name == CACHE:
                 return (f"A turn {'recomputes' if panel.is_tokens else 'waits'} "
-                        f"{middle['append']} {unit} where new text is appended, "
-                        f"{middle['prepend']} {unit} where the time stands in front")
+                        f"{medians['append']} {unit} where new text is appended, "
+                        f"{medians['prepend']} {unit} where the time stands in front")
     return "; ".join(panel.title for panel in shown) if 1 < len(shown) <= MOST_TITLES else ""
 
 
@@ -164,11 +163,11 @@ def cache_bars(samples: Sequence[Sample], judged: dict[str, str], *, native: boo
 def replay_bars(samples: Sequence[Sample], *, native: bool) -> Bars:
     """The turns of a replay as sent, mended and cold, side by side; medians in the title."""
     bars = _bars(samples, REPLAY, (AS_SENT, WHAT_IF, COLD), native=native)
-    middle = {arm: value for arm, value in bars.medians.items() if value is not None}
+    medians = {arm: value for arm, value in bars.medians.items() if value is not None}
     unit = "tokens recomputed" if bars.is_tokens else "ms to the first token"
     title = ", ".join(f"{REPLAYED[arm]} {shown_value(value, bars.is_tokens)}"
-                      for arm, value in middle.items())
-    return replace(bars, title=f"A turn of the replay, {unit}: {title}" if middle
+                      for arm, value in medians.items())
+    return replace(bars, title=f"A turn of the replay, {unit}: {title}" if medians
                    else "The turns of the replay: nothing to compare")
 
 
@@ -182,7 +181,7 @@ def _bars(samples: Sequence[Sample], name: str, among: Sequence[str], *, native:
         if bar is not None:
             heights[sample.arm][sample.turn] = bar
     turns = sorted({s.turn for s in asked})
-    medians = {arm: _median(bar.height for turn, bar in heights[arm].items() if turn >= FROM_TURN)
+    medians = {arm: middle(bar.height for turn, bar in heights[arm].items() if turn >= FROM_TURN)
                for arm in arms}
     known = [f"{REPLAYED.get(arm, arm)} {shown_value(value, is_tokens)}"
              for arm, value in medians.items() if value is not None]
@@ -228,9 +227,9 @@ def phase_rows(samples: Sequence[Sample]) -> Phases:
     for name, figure in (("TTFT", ttft_s), (latency, each)):
         for arm in arms:
             values = _known(figure(s) for s in counted if s.arm == arm)
-            rows.append(Row(figure=name, arm=arm, values=values, median=_median(values)))
-    middle = {(row.figure, row.arm): row.median for row in rows}
-    ratios = [ratio(middle.get((name, "prepend")), middle.get((name, "append")))
+            rows.append(Row(figure=name, arm=arm, values=values, median=middle(values)))
+    medians = {(row.figure, row.arm): row.median for row in rows}
+    ratios = [ratio(medians.get((name, "prepend")), medians.get((name, "append")))
               for name in ("TTFT", latency)]
     if ratios[0] is not None:
         other = "not known" if ratios[1] is None else times(ratios[1])
@@ -252,8 +251,3 @@ def _p(value: float) -> str:
 
 def _known(values: Iterable[float | None]) -> tuple[float, ...]:
     return tuple(known for value in values if (known := usable(value)) is not None)
-
-
-def _median(values: Iterable[float]) -> float | None:
-    known = list(values)
-    return statistics.median(known) if known else None

@@ -25,6 +25,7 @@ from common import common_prefix, ratio
 from explain import Explained, explain_turns
 from foreign import as_list, mapping
 from lab import USER, Lab, Message, Prompt
+from names import REPLAY
 from rendering import render
 from sample import BROKE, Sample
 from spelled_json import to_json
@@ -88,7 +89,7 @@ def replay(lab: Lab) -> Iterator[Sample]:
             body = ready.body if arm == AS_SENT else _opened(
                 ready.body, lab.opening() if arm == COLD else opening)
             sample, _ = lab.ask(
-                "replay", arm, ready.prompt, API_OUTPUT_TOKENS, turn=number,
+                REPLAY, arm, ready.prompt, API_OUTPUT_TOKENS, turn=number,
                 send=partial(backend.stream_body, body, API_OUTPUT_TOKENS), notes=notes,
                 shared=(0 if arm == COLD else ready.found.shared_chars, None), cold=arm == COLD)
             (failed.discard if sample.error is None else failed.add)(arm)
@@ -137,7 +138,7 @@ def _as_the_server_does(
     for number, (turn, found) in enumerate(zip(turns, explain_turns(shown), strict=True), 1):
         notes = (_noted(found.comparison) + (unseen if number == 1 else ())
                  + left_out(turn.body()))
-        avoidable = _known(found)["avoidable_share"]
+        avoidable = ratio(found.avoidable_chars, found.chars)
         try:
             made = lab.patience.call(partial(server.prompt_tokens, turn.body(), opening),
                                      is_sample=False)
@@ -154,7 +155,7 @@ def _as_the_server_does(
             notes += (f"turn {number} shares {best:,} tokens with turn {where}, more than with "
                       "the turn before",)
         known = common_prefix(before[0], text), min(shared, len(tokens) - 1)  # the last is computed
-        sample, _ = lab.ask("replay", arm, (Message(USER, text),), OUTPUT_TOKENS, turn=number,
+        sample, _ = lab.ask(REPLAY, arm, (Message(USER, text),), OUTPUT_TOKENS, turn=number,
                             shared=known, notes=notes)
         if sample.error is None:
             before = made
@@ -192,7 +193,7 @@ def _refused(lab: Lab, arm: str, number: int, turn: Turn, notes: tuple[str, ...]
     """The sample of a turn of which the server made no prompt, so that it was never sent."""
     text = render(turn.body()).data.decode("utf-8", "surrogatepass")
     return Sample(
-        experiment="replay", arm=arm, turn=number, repeat=1, notes=notes, error=failed.failure,
+        experiment=REPLAY, arm=arm, turn=number, repeat=1, notes=notes, error=failed.failure,
         sent_at=lab.now().isoformat(timespec="milliseconds"), prompt_chars=len(text),
         prompt_hash=prompt_hash(text), asked_output_tokens=OUTPUT_TOKENS)
 

@@ -9,13 +9,13 @@ conversation is the turn before, and after a sub-agent's turn the one before tha
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from common import ratio
+from common import middle, ratio
 from evidence import BLOCK_TOKENS, FULL, NONE, Evidence, nearly_all, of_arm
+from names import REPLAY
 from summary import AS_SENT, WHAT_IF, of
 from verdict import (
     CONTRADICTION,
@@ -35,7 +35,6 @@ from verdict import (
 if TYPE_CHECKING:
     from sample import Sample
 
-REPLAY = "replay"
 CONTROLS = "--only cache has the controls that tell"
 # At the end of an earlier turn so much may be another now, and that turn is shared all the same:
 # the chat template's cue for the answer, or a clock that was moved there. A share of it at most.
@@ -133,15 +132,12 @@ def _estimated(chars: int | None, earlier: Sample) -> float | None:
 
 def _as_reached(mine: Evidence, turns: Sequence[Reach]) -> Evidence:
     """The evidence with the reuse of the turns that can be judged, and which of them hit."""
-    def middle(values: Sequence[float]) -> float | None:
-        return statistics.median(values) if values else None
-
     return replace(
         mine, turns=tuple(reach.turn for reach in turns),
         reused_turns=tuple(r.turn for r in turns if r.goes_on and r.was_reused),
-        predicted=middle([r.shared_tokens / r.prompt_tokens for r in turns]),
-        reported=middle([r.reused_tokens / r.prompt_tokens for r in turns]),
-        reused_tokens=middle([r.reused_tokens for r in turns]))
+        predicted=middle(r.shared_tokens / r.prompt_tokens for r in turns),
+        reported=middle(r.reused_tokens / r.prompt_tokens for r in turns),
+        reused_tokens=middle(r.reused_tokens for r in turns))
 
 
 def _by_count(mine: Evidence, turns: Sequence[Reach], reuses: bool) -> Judged:

@@ -19,10 +19,10 @@ import random
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-from evidence import COLD
 from lab import ASSISTANT, USER, Lab, Message, Prompt, Settings
 from names import AFTER, LADDER, PLACES, POSITION, STAMPS
 from sample import Sample
+from summary import COLD
 
 OUTPUT_TOKENS = 8
 # A document is a share of --context, since an experiment sends it some twenty times a round; where

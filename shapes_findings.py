@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import shapes_prefix
 from common import LEVEL, Comparison, compare
-from evidence import COLD, HALF, NONE, moved, nearly_all
+from evidence import HALF, NONE, moved, nearly_all
 from found_again import took_time
 from names import LABELS, LADDER, MINIMUM, PLACES, POSITION, STAMPS
-from summary import Figure, median, of, recomputed_tokens
+from summary import COLD, Figure, median, of, recomputed_tokens
 from verdict import (
     ARM_FAILED,
     CONTRADICTION,

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from common import LEVEL
-from evidence import COLD, FULL, HALF, NONE, Evidence, against, by_turn, moved, of_arm
-from summary import CACHE, REPLAYED, of
+from evidence import FULL, HALF, NONE, Evidence, against, by_turn, moved, of_arm
+from summary import CACHE, COLD, REPLAYED, of
 
 if TYPE_CHECKING:
     from sample import Sample
