@@ -30,12 +30,12 @@ gateway: $(GATEWAY_VENV)/.installed
 
 ## accuracy: clock, statistics, verdict, recorder held to known truths (15 idle minutes)
 accuracy: $(VENV)/.dev
-	PYTHONPATH=. $(PY) tests/accuracy_clock.py
-	PYTHONPATH=. $(PY) tests/accuracy_statistics.py
-	PYTHONPATH=. $(PY) tests/accuracy_verdict.py
-	PYTHONPATH=. $(PY) tests/accuracy_recorder.py
-	PYTHONPATH=. $(PY) tests/accuracy_physics.py
-	PYTHONPATH=. $(PY) tests/accuracy_shapes.py
+	PYTHONPATH=.:tests:tests/support $(PY) accuracy/clock.py
+	PYTHONPATH=.:tests:tests/support $(PY) accuracy/statistics.py
+	PYTHONPATH=.:tests:tests/support $(PY) accuracy/verdict.py
+	PYTHONPATH=.:tests:tests/support $(PY) accuracy/recorder.py
+	PYTHONPATH=.:tests:tests/support $(PY) accuracy/physics.py
+	PYTHONPATH=.:tests:tests/support $(PY) accuracy/shapes.py
 
 clean:
 	rm -rf $(VENV) $(GATEWAY_VENV) .mypy_cache .pytest_cache .ruff_cache

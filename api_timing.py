@@ -31,19 +31,17 @@ import argparse
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-import cli
-import cli_output
-import cli_prompts
-from providers import DEFAULT, PROVIDERS, Provider
-from trouble import Trouble
+from request_timing.cli import flags, output, prompts
+from request_timing.errors import UserError
+from request_timing.servers.providers import DEFAULT, PROVIDERS, Provider
 
 if TYPE_CHECKING:
-    from network import Address
+    from request_timing.servers.urls import Address
 
-DEFAULTS = cli.Sizes(lengths=(2200, 9200, 77_600, 293_000), outputs=(200, 400, 800),
+DEFAULTS = flags.Sizes(lengths=(2200, 9200, 77_600, 293_000), outputs=(200, 400, 800),
                      context=100_000, turns=6, repeats=1, pauses=(10, 60, 300))
 # Sizes that let all three experiments finish within three minutes on two cores.
-DEMO = cli.Sizes(lengths=(250, 500, 1000, 2000), outputs=(16, 32, 64, 128), context=1000, turns=6,
+DEMO = flags.Sizes(lengths=(250, 500, 1000, 2000), outputs=(16, 32, 64, 128), context=1000, turns=6,
                  repeats=3, pauses=(5, 15))
 
 # Between two pieces; the first may wait for a long prefill, or for thinking that is not streamed.
@@ -62,21 +60,21 @@ class Target(NamedTuple):
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = cli.Parser(prog="api_timing.py", description=__doc__.split("\n\n")[0],
+    parser = flags.Parser(prog="api_timing.py", description=__doc__.split("\n\n")[0],
                         epilog="README.md says how to read the result.")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--provider", metavar="NAME", choices=PROVIDERS,
                        help=f"one of {', '.join(PROVIDERS)} (default {DEFAULT})")
     where.add_argument("--base-url", metavar="URL", help="any other endpoint, such as "
                        "http://127.0.0.1:8080/v1")
-    cli.add_server_flags(where)
+    flags.add_server_flags(where)
     parser.add_argument("--model", metavar="NAME", help="default: the provider's, or the only one")
     parser.add_argument("--api-key-env", metavar="VAR",
                         help="the NAME of the environment variable that holds the key")
-    cli.add_common_flags(parser, DEFAULTS, STALL_S)
-    cli_prompts.add_flags(parser)
-    cli_output.add_flags(parser)
-    return cli.parse(parser, argv)
+    flags.add_common_flags(parser, DEFAULTS, STALL_S)
+    prompts.add_flags(parser)
+    output.add_flags(parser)
+    return flags.parse(parser, argv)
 
 
 def target(args: argparse.Namespace, environ: dict[str, str]) -> Target:
@@ -111,7 +109,7 @@ def _own(url: str) -> Target:
 
 
 def _address(source: str, url: str) -> Address:
-    from network import address
+    from request_timing.servers.urls import address
 
     return address(source, url, example=EXAMPLE_URL)
 
@@ -119,19 +117,18 @@ def _address(source: str, url: str) -> Address:
 def main(argv: list[str] | None = None) -> int:
     """Parse, find the endpoint, measure, print. Returns the exit status."""
     args = parse(argv)
-    return cli.guard("api_timing.py", lambda: measure(args))
+    return flags.guard("api_timing.py", lambda: measure(args))
 
 
 def measure(args: argparse.Namespace) -> int:
     """One run against the endpoint that flags and environment name."""
-    cli_prompts.check(args)
+    prompts.check(args)
     if args.show is not None:
-        return cli.show(args)
+        return flags.show(args)
     if args.explain is not None:
-        return cli_prompts.explain(args)
-    import runner
-    from patience import Patience
-    from plan import (
+        return prompts.explain(args)
+    from request_timing.cli import runner
+    from request_timing.experiments.plan import (
         CONTEXT_SLACK,
         calibration,
         calibration_words,
@@ -139,21 +136,22 @@ def measure(args: argparse.Namespace) -> int:
         describe,
         plan,
     )
+    from request_timing.servers.patience import Patience
 
     if args.model and (args.demo or args.serve):
-        raise Trouble("--model: --demo and --serve bring a model of their own; leave one out")
+        raise UserError("--model: --demo and --serve bring a model of their own; leave one out")
     console = runner.Console(quiet=args.quiet)
     environ = dict(os.environ)
-    settings = cli.settings(args, DEFAULTS, DEMO)
+    settings = flags.settings(args, DEFAULTS, DEMO)
     if args.record is not None:
         context = runner.embedded_context(args, settings)
         with runner.embedded_server(args, context, console) as own_url:
             upstream = _own(own_url) if own_url else target(args, environ)
             key = environ.get(upstream.key_variable or "") or None
-            return cli_prompts.record(args, upstream.where.url, key, console.say)
-    settings, mended = cli_prompts.with_turns(args, settings, console.say, is_api=True)
-    out = cli.output_path(args, "api_timing")
-    beside = cli_output.files(args, out)
+            return prompts.record(args, upstream.where.url, key, console.say)
+    settings, mended = prompts.with_turns(args, settings, console.say, is_api=True)
+    out = flags.output_path(args, "api_timing")
+    beside = output.files(args, out)
     embedded_context = runner.embedded_context(args, settings)
     notes = mended
     chosen = None if embedded_context is not None else target(args, environ)
@@ -166,20 +164,20 @@ def measure(args: argparse.Namespace) -> int:
             chosen = chosen._replace(model=args.model or settings.captured[0].model or chosen.model)
         where = f"endpoint: {chosen.where.url}, model {chosen.model or 'the only one there'}"
     known = {row.key_variable for row in PROVIDERS.values() if row.key_variable}
-    key = None if args.dry_run or chosen is None else cli.read_key(chosen.key_variable, environ,
+    key = None if args.dry_run or chosen is None else flags.read_key(chosen.key_variable, environ,
                                                                   known)
     if not args.dry_run:
         _import_sdk()
     planned = [calibration(settings), *plan(settings)]
     costs = embedded_context is None
-    prices = cli_output.prices(args, chosen.where.url if chosen else "",
+    prices = output.prices(args, chosen.where.url if chosen else "",
                                chosen.model if chosen else None)
     if runner.announce(args, console, [where, describe(planned, rough=True),
-                                       *cli_output.estimate(planned, prices, costs=costs)]):
-        return cli.EXIT_MEASURED
-    spent = cli_output.calibration_cost(args, prices, settings)
-    from calibration import calibrate
-    from openai_api import OpenAIEndpoint
+                                       *output.estimate(planned, prices, costs=costs)]):
+        return flags.EXIT_MEASURED
+    spent = output.calibration_cost(args, prices, settings)
+    from request_timing.experiments.calibration import calibrate
+    from request_timing.servers.openai_endpoint import OpenAIEndpoint
 
     patience = Patience(args.max_wait, lambda text: console.say(text, always=True))
     with runner.embedded_server(args, embedded_context, console) as embedded_url:
@@ -203,9 +201,9 @@ def measure(args: argparse.Namespace) -> int:
 
 def _import_sdk() -> None:
     try:
-        import openai_api  # noqa: F401
+        from request_timing.servers import openai_endpoint  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise Trouble(f"expected the packages openai and httpx, found no {missing.name}; run: "
+        raise UserError(f"expected the packages openai and httpx, found no {missing.name}; run: "
                       "python3 -m pip install -r requirements.txt") from None
 
 

@@ -29,72 +29,70 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import cli
-import cli_output
-import cli_prompts
-from trouble import Trouble
+from request_timing.cli import flags, output, prompts
+from request_timing.errors import UserError
 
 # A long prompt on a slow machine takes hours, and a client that hangs up throws the work away.
 STALL_S = 24 * 3600
 DEFAULT_URL = "http://127.0.0.1:8080"
 
-DEFAULTS = cli.Sizes(lengths=(1000, 2000, 4000, 8000, 17000), outputs=(50, 100, 200, 400),
+DEFAULTS = flags.Sizes(lengths=(1000, 2000, 4000, 8000, 17000), outputs=(50, 100, 200, 400),
                      context=51_000, turns=6, repeats=3)
 # Sizes that let all three experiments finish within three minutes on two cores.
-DEMO = cli.Sizes(lengths=(250, 500, 1000, 2000), outputs=(16, 32, 64, 128), context=2000, turns=6,
+DEMO = flags.Sizes(lengths=(250, 500, 1000, 2000), outputs=(16, 32, 64, 128), context=2000, turns=6,
                  repeats=3)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = cli.Parser(prog="local_cache.py", description=__doc__.split("\n\n")[0],
+    parser = flags.Parser(prog="local_cache.py", description=__doc__.split("\n\n")[0],
                         epilog="README.md says how to set a server up and how to read the result.")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--url", metavar="URL", help=f"the llama-server (default {DEFAULT_URL})")
-    cli.add_server_flags(where)
+    flags.add_server_flags(where)
     parser.add_argument("--model", metavar="NAME", help="which model, of a server that routes")
     parser.add_argument("--api-key-env", metavar="VAR",
                         help="the NAME of the environment variable that holds the server's key")
-    cli.add_common_flags(parser, DEFAULTS, STALL_S)
-    cli_prompts.add_flags(parser)
-    cli_output.add_flags(parser)
-    return cli.parse(parser, argv)
+    flags.add_common_flags(parser, DEFAULTS, STALL_S)
+    prompts.add_flags(parser)
+    output.add_flags(parser)
+    return flags.parse(parser, argv)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parse, find the server, measure, print. Returns the exit status."""
     args = parse(argv)
-    return cli.guard("local_cache.py", lambda: measure(args))
+    return flags.guard("local_cache.py", lambda: measure(args))
 
 
 def measure(args: argparse.Namespace) -> int:
     """One run against the server that the flags name."""
-    cli_prompts.check(args)
+    prompts.check(args)
     if args.show is not None:
-        return cli.show(args)
+        return flags.show(args)
     if args.explain is not None:
-        return cli_prompts.explain(args)
+        return prompts.explain(args)
     from dataclasses import replace
 
-    import runner
-    from llama_server import LlamaServer
-    from network import with_scheme
-    from patience import Patience
-    from plan import cut_document, describe, plan
+    from request_timing.cli import runner
+    from request_timing.experiments.plan import cut_document, describe, plan
+    from request_timing.servers.llama_server import LlamaServer
+    from request_timing.servers.patience import Patience
+    from request_timing.servers.urls import with_scheme
 
     if args.model and (args.demo or args.serve):
-        raise Trouble("--model: --demo and --serve bring a model of their own; leave one out")
-    key = cli.read_key(args.api_key_env, dict(os.environ), ())
+        raise UserError("--model: --demo and --serve bring a model of their own; leave one out")
+    key = flags.read_key(args.api_key_env, dict(os.environ), ())
     console = runner.Console(quiet=args.quiet)
-    settings = cli.settings(args, DEFAULTS, DEMO)
+    settings = flags.settings(args, DEFAULTS, DEMO)
     if args.record is not None:
         context = runner.embedded_context(args, settings)
         with runner.embedded_server(args, context, console) as own_url:
-            return cli_prompts.record(args, own_url or with_scheme(args.url or DEFAULT_URL), key,
+            return prompts.record(args, own_url or with_scheme(args.url or DEFAULT_URL), key,
                                       console.say)
-    settings, mended = cli_prompts.with_turns(args, settings, console.say, is_api=False)
-    out = cli.output_path(args, "local_cache")
-    beside = cli_output.files(args, out)
+    settings, mended = prompts.with_turns(args, settings, console.say, is_api=False)
+    out = flags.output_path(args, "local_cache")
+    beside = output.files(args, out)
     if settings.until_sure:
         console.say("--until-sure changes nothing here: the server's counts decide, not the clock")
         settings = replace(settings, until_sure=False, max_turns=0)
@@ -113,11 +111,11 @@ def measure(args: argparse.Namespace) -> int:
         settings, notes = runner.fit(settings, facts.context_tokens, console, slots=slots,
                                   count=server.count_tokens, own_server=bool(embedded_url))
         planned = plan(settings, server.count_tokens, interleave=server.interleave_arms)
-        prices = cli_output.prices(args, "", None)
+        prices = output.prices(args, "", None)
         if runner.announce(args, console, [
                 f"server: {server.url}\n      {facts.describe()}", describe(planned, rough=False),
-                *cli_output.estimate(planned, prices)]):
-            return cli.EXIT_MEASURED
+                *output.estimate(planned, prices)]):
+            return flags.EXIT_MEASURED
         server.warm_up(patience)
         return runner.run(args, settings, out, server, console, patience,
                           endpoint=server.endpoint(), notes=[*notes, *mended],
@@ -128,12 +126,12 @@ def measure(args: argparse.Namespace) -> int:
 @contextmanager
 def _server_trouble() -> Iterator[None]:
     """A server that fails before anything was measured is a trouble of the set-up."""
-    from timing import RequestFailed
+    from request_timing.servers.timing import RequestFailed
 
     try:
         yield
     except RequestFailed as failed:
-        raise Trouble(f"expected a llama-server that answers, found: {failed}; look at its log"
+        raise UserError(f"expected a llama-server that answers, found: {failed}; look at its log"
                       ) from None
 
 

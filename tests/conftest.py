@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
-import embedded
 import tiny_models
-from network import Address, address
-from patience import Patience
+from request_timing.servers import spawn
+from request_timing.servers.patience import Patience
+from request_timing.servers.urls import Address, address
 
 ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT_S = 240
+SAVED_FILE_COMMANDS = ("plot", "report", "compare")
 # Variables that a developer's shell may hold and that would change what the scripts do.
 NOT_INHERITED = ("AI_BUILDER_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "PYTHONPATH", "COLUMNS",
                  "LINES", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy",
@@ -67,7 +68,12 @@ def run_script(
 ) -> Outcome:
     """Run a script of the project as a command in `cwd`; with `save`, give it --out there."""
     out = cwd / "run.json"
-    command = [sys.executable, str(ROOT / script), *flags]
+    program = [str(ROOT / script)]
+    if script in SAVED_FILE_COMMANDS:
+        program = ["-m", "request_timing", script]
+        env = dict(env or environment())
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
+    command = [sys.executable, *program, *flags]
     if save:
         command += ["--out", str(out)]
     done = subprocess.run(command, cwd=cwd, env=env or environment(), capture_output=True,
@@ -118,12 +124,12 @@ def sliding_window_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def dense_server(dense_model: Path) -> Iterator[str]:
     """The URL of a real llama-server of the dense model, 32,768 tokens of context."""
-    with embedded.serve(str(dense_model), 32_768) as url:
+    with spawn.serve(str(dense_model), 32_768) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def sliding_window_server(sliding_window_model: Path) -> Iterator[str]:
     """The URL of a real llama-server of the sliding-window model, 32,768 tokens of context."""
-    with embedded.serve(str(sliding_window_model), 32_768) as url:
+    with spawn.serve(str(sliding_window_model), 32_768) as url:
         yield url

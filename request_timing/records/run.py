@@ -1,0 +1,265 @@
+"""The record of a run: one Sample a request, one Run a file, and the journal in between.
+
+Raw is stored, the rest is derived: a Sample keeps when each piece arrived and what the server
+counted; TTFT, totals and summaries are computed from that and written for the reader's
+convenience only. `load_run` ignores what is derived and computes it again, so that a mended
+formula reaches old files. Seconds and tokens throughout; None is unknown, 0 is zero.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import IO, Any
+
+from request_timing import VERSION
+from request_timing.errors import UserError, one_line
+from request_timing.findings import restore, reuse
+from request_timing.findings.measures import summarise
+from request_timing.findings.replay import replay_verdicts
+from request_timing.findings.verdict import Verdict, verdicts
+from request_timing.records.sample import Sample
+
+# 1: the first version.
+SCHEMA_VERSION = 1
+
+
+class RecordError(UserError):
+    """A file that is no record of ours, or cannot be written; the message is for the user."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One run of one script: the facts around it, and its samples in the order they were made."""
+
+    tool: str
+    command: list[str]
+    created_at: str
+    environment: dict[str, Any]
+    endpoint: dict[str, Any]
+    settings: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    complete: bool = False
+    version: str = VERSION
+    schema_version: int = SCHEMA_VERSION
+
+    def header(self) -> dict[str, Any]:
+        """Everything but the samples and what is derived from them."""
+        names = ("schema_version", "complete", "tool", "version", "command", "created_at",
+                 "environment", "endpoint", "settings", "notes")
+        return {name: getattr(self, name) for name in names}
+
+    def verdicts(self) -> list[Verdict]:
+        """The verdict on each arm of *cache* and of a replay, from the samples there are now."""
+        return [*verdicts(self.samples, looks=self.settings.get("looks") or 1),
+                *replay_verdicts(self.samples)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole record, summaries computed from the samples now."""
+        return self.header() | {
+            "samples": [sample.to_json() for sample in self.samples],
+            "summaries": summarise(self.samples),
+            "verdicts": [asdict(verdict) for verdict in self.verdicts()],
+            "findings": [*reuse.findings(self.samples),
+                         *restore.findings(self.samples, self.settings)],
+        }
+
+
+def flat(facts: Mapping[str, Any], joint: str = ".", prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Facts about a run as names and values, those within others by the whole way to them."""
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, joint, f"{prefix}{name}{joint}")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def dumps(value: Any) -> str:
+    """Strict JSON on one line: a NaN or an infinity is a defect of ours and raises ValueError."""
+    return json.dumps(value, allow_nan=False)
+
+
+def to_text(run: Run) -> str:
+    """The whole record as JSON, a line for each sample and each summary, so that it can be read
+    and compared line by line."""
+    blocks = []
+    for name, value in run.to_json().items():
+        lines = ",\n  ".join(dumps(item) for item in value) if isinstance(value, list) else ""
+        text = f"[\n  {lines}\n ]" if lines and name != "command" else dumps(value)
+        blocks.append(f" {dumps(name)}: {text}")
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+
+def journal_path(out: Path) -> Path:
+    """Where the samples of a run lie until `out` is written."""
+    return out.with_name(out.name + ".partial.jsonl")
+
+
+def check_writable(out: Path) -> None:
+    """Raises RecordError where the output or its journal is there already, or cannot be made."""
+    _new_journal(out).close()
+    journal_path(out).unlink()
+
+
+def _new_journal(out: Path) -> IO[str]:
+    path = journal_path(out)
+    try:
+        if out.exists():
+            raise RecordError(f"{out} exists, and a result is never overwritten: "
+                              "give --out another name, or move the file")
+        return path.open("x", encoding="utf-8")
+    except FileExistsError:
+        raise RecordError(
+            f"{path} exists: another run writes there, or one was killed and left its "
+            "samples (look with --show); move it, or give --out another name") from None
+    except OSError as error:
+        raise _not_writable(out, error) from None
+
+
+def _not_writable(out: Path, error: OSError) -> RecordError:
+    return RecordError(f"--out {out}: cannot write there ({error.strerror}); "
+                       "give a path in a folder that exists and is writable")
+
+
+class Journal:
+    """The samples of a run as they come, a line each, so that a kill loses at most one request.
+
+    `OUT.partial.jsonl` lies beside the output from the start of the run until `finish` has
+    written the whole. Raises RecordError where it cannot be created or is there already.
+    """
+
+    def __init__(self, out: Path, run: Run) -> None:
+        self.out = out
+        self.run = run
+        self.path = journal_path(out)
+        self._file = _new_journal(out)
+        try:
+            self._write(run.header())
+        except OSError as error:
+            self.discard()
+            raise _not_writable(out, error) from None
+
+    def add(self, sample: Sample) -> None:
+        """Keep the sample in the run and on disk, now.
+
+        A disk that is full does not end the run: the sample stays in memory for `finish`.
+        """
+        self.run.samples.append(sample)
+        with contextlib.suppress(OSError):
+            self._write(sample.to_json())
+
+    def discard(self) -> None:
+        """Nothing was measured: leave nothing behind."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        self.path.unlink(missing_ok=True)
+
+    def finish(self, *, complete: bool) -> Path:
+        """Write the record atomically under the output's name, and drop the journal.
+
+        If something has taken the name meanwhile, the next free `NAME-2.json` is used; the path
+        that was written is returned. Raises RecordError where it cannot be written; the journal
+        then stays.
+        """
+        self.run.complete = complete
+        with contextlib.suppress(OSError):
+            self._file.close()
+        whole = self.out.with_name(self.out.name + ".writing")
+        try:
+            with whole.open("w", encoding="utf-8") as file:
+                file.write(to_text(self.run))
+                file.flush()
+                os.fsync(file.fileno())
+            path = _claim(whole, self.out)
+        except OSError as error:
+            whole.unlink(missing_ok=True)
+            raise RecordError(f"{self.out}: cannot be written ({error.strerror})") from None
+        self.path.unlink(missing_ok=True)
+        return path
+
+    def _write(self, value: dict[str, Any]) -> None:
+        self._file.write(dumps(value) + "\n")
+        self._file.flush()
+
+
+def _claim(whole: Path, out: Path) -> Path:
+    """Move `whole` to the first free of OUT, OUT-2, OUT-3 …, never over an existing file."""
+    target, n = out, 1
+    while True:
+        try:
+            os.link(whole, target)  # whole or not at all, and never over another file
+        except FileExistsError:
+            n += 1
+            target = out.with_name(f"{out.stem}-{n}{out.suffix}")
+            continue
+        except (OSError, NotImplementedError):
+            # A file system without links: hold the name with an empty file, and replace it.
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            os.replace(whole, target)
+            return target
+        whole.unlink()
+        return target
+
+
+def load_run(path: Path) -> Run:
+    """A Run from its JSON file, or from the journal that a killed run left.
+
+    Raises RecordError, in one line, for a file that cannot be read, is no record, or has a
+    schema version that this program does not know.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read ({error.strerror}); give the path of a run's "
+                          "JSON, as a run has said it") from None
+    except UnicodeDecodeError:
+        raise RecordError(f"{path}: expected a run's JSON, found bytes that are no UTF-8") from None
+    header, sample_data = _parse(path, text)
+    version = header.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise RecordError(f"{path}: expected schema_version {SCHEMA_VERSION}, found {version!r}; "
+                          "use the version of this tool that wrote it")
+    known = {f.name: header[f.name] for f in fields(Run) if f.name in header}
+    try:
+        known["samples"] = [Sample.from_json(data) for data in sample_data]
+        return Run(**known)
+    except (TypeError, ValueError, KeyError) as error:
+        raise RecordError(f"{path}: expected a run's JSON, but {error}") from None
+
+
+@contextlib.contextmanager
+def sound(names: object) -> Iterator[None]:
+    """What reads runs of these names: Trouble where a file has the right names and other values."""
+    try:
+        yield
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
+        raise UserError(f"{names}: expected a run's JSON, found values of another kind "
+                      f"({one_line(error)})") from None
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _parse(path: Path, text: str) -> tuple[dict[str, Any], list[Any]]:
+    """Header and sample objects of either form of file."""
+    try:
+        whole = json.loads(text, parse_constant=_no_number)
+    except ValueError:
+        lines = []
+        for line in text.split("\n"):
+            try:
+                lines.append(json.loads(line, parse_constant=_no_number))
+            except ValueError:
+                break  # the line that the kill cut short
+        whole = lines[0] | {"samples": lines[1:]} if lines and isinstance(lines[0], dict) else None
+    if not isinstance(whole, dict) or "schema_version" not in whole:
+        raise RecordError(f"{path}: expected a run's JSON or journal, found something else; if "
+                          "these are prompts, --explain reads them")
+    samples = whole.get("samples", [])  # a journal of the header alone has none
+    return whole, samples if isinstance(samples, list) else []
