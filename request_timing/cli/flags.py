@@ -167,7 +167,9 @@ def settings(args: argparse.Namespace, defaults: Sizes, demo: Sizes) -> Settings
     if args.doc is not None and "cache" not in args.only:
         raise UserError("--doc: it is the document of cache, which --only leaves out; drop one")
     if (args.shape or args.traffic) and "workload" not in args.only:
-        raise UserError("--shape, --traffic: workload answers them, which --only leaves out; add it")
+        raise UserError(
+            "--shape, --traffic: workload answers them, which --only leaves out; add it"
+        )
     if args.pauses and "restore" not in args.only:
         raise UserError("--pauses: restore waits for them, which --only leaves out; add it")
     sizes = demo if args.demo else defaults
@@ -194,13 +196,22 @@ def _traffic(args: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def output_path(args: argparse.Namespace, tool: str) -> Path:
-    """Where the record will go; raises Trouble, before the run, where it could not."""
+    """Where the record will go; raises UserError, before the run, where it could not.
+
+    A name that the user gave is used or refused. Of the default name, and of what is written beside
+    it, the first that is free is taken.
+    """
     from datetime import UTC, datetime
     from pathlib import Path
 
-    from request_timing.records.run import check_writable
+    from request_timing.cli.output import default_suffixes
+    from request_timing.records.journal import check_writable, free_name
 
-    out = Path(args.out or f"{tool}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
+    if args.out is None:
+        out = free_name(Path(f"{tool}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"),
+                        default_suffixes(args))
+    else:
+        out = Path(args.out)
     if not out.parent.is_dir():
         raise UserError(f"--out {out}: expected a folder {out.parent}, found none; make it first")
     if out.is_dir():
@@ -249,8 +260,10 @@ def read_key(variable: str | None, environ: dict[str, str], known: Container[str
         raise UserError(f"expected a key in {named}, found none; export it, name another variable "
                       "with --api-key-env, or try --demo, which needs no key")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise UserError("the key holds a space, a line end or a character that no header can carry; "
-                      "copy it again")
+        raise UserError(
+            "the key holds a space, a line end or a character that no header can carry; "
+            "copy it again"
+        )
     return key
 
 

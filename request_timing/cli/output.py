@@ -49,6 +49,17 @@ def _usd(text: str) -> Any:
     return usd(text)
 
 
+def default_suffixes(args: argparse.Namespace) -> list[str]:
+    """The suffixes of the files that are wanted beside the JSON under its own name."""
+    return [suffix for name, suffix in SUFFIXES.items() if getattr(args, name) == BESIDE]
+
+
+def renamed(wanted: dict[str, Path], out: Path, new_out: Path) -> dict[str, Path]:
+    """The same files where the JSON turned out to be `new_out`: those named after it follow it."""
+    return {name: new_out.with_suffix(SUFFIXES[name]) if path == out.with_suffix(SUFFIXES[name])
+            else path for name, path in wanted.items()}
+
+
 def files(args: argparse.Namespace, out: Path) -> dict[str, Path]:
     """Which files are wanted beside the JSON. Raises Trouble, before anything is measured, for one
     that could not be written."""
@@ -63,11 +74,14 @@ def files(args: argparse.Namespace, out: Path) -> dict[str, Path]:
             continue
         path = out.with_suffix(suffix) if given == BESIDE else Path(given)
         if not path.parent.is_dir():
-            raise UserError(f"--{name} {path}: expected a folder {path.parent}, found none; make it "
-                          "first")
+            raise UserError(
+                f"--{name} {path}: expected a folder {path.parent}, found none; make it first"
+            )
         if path.resolve() in [taken.resolve() for taken in (out, *wanted.values())]:
-            raise UserError(f"--{name} {path}: expected a file of its own, found the name of another "
-                          "result of this run; give it another name")
+            raise UserError(
+                f"--{name} {path}: expected a file of its own, found the name of another "
+                "result of this run; give it another name"
+            )
         if path.exists() or path.is_symlink():
             raise UserError(f"--{name} {path}: it exists, and a result is never overwritten; give "
                           "another name, or move the file")

@@ -96,8 +96,10 @@ def with_turns(
 
     repaired = repair(turns, [t.comparison for t in explain_turns(turns)])
     if repaired.turns == turns:
-        raise UserError("--what-if: expected a break that can be mended, found none; --explain says "
-                      "what there is")
+        raise UserError(
+            "--what-if: expected a break that can be mended, found none; --explain says "
+            "what there is"
+        )
     return replace(settings, mended=repaired.turns), [f"mended: {n}" for n in repaired.lines]
 
 
@@ -110,7 +112,7 @@ def record(args: argparse.Namespace, upstream_url: str, key: str | None,
     from request_timing.recorder.record import serve
 
     out = Path(args.out or f"prompts-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl")
-    serve(upstream_url, args.record, out, say=say, key=key)
+    serve(upstream_url, args.record, out, say=say, key=key, may_rename=args.out is None)
     return EXIT_MEASURED
 
 

@@ -35,7 +35,8 @@ from request_timing.experiments import basic
 from request_timing.experiments.lab import Backend, Lab, Settings, Stopped
 from request_timing.experiments.plan import Planned, context_needed, estimate_tokens, fit_context
 from request_timing.findings.verdict import IMPOSSIBLE
-from request_timing.records.run import Journal, RecordError, Run, to_text
+from request_timing.records.journal import Journal
+from request_timing.records.run import RecordError, Run, to_text
 from request_timing.records.sample import Sample
 from request_timing.report.remarks import text_columns
 from request_timing.servers.failures import ADVICE
@@ -141,7 +142,9 @@ def run(
     record = _blank_run(args, wanted, endpoint, notes)
     if costs:
         record.settings["prices"] = None if prices is None else prices_json(prices)
-    journal = Journal(out, record)
+    journal = Journal(out, record, may_rename=args.out is None)
+    if journal.out != out:  # another run took the default name first
+        beside = output.renamed(beside, out, journal.out)
     ended: list[str] = []
 
     def on_end(text: str) -> None:

@@ -68,7 +68,9 @@ def way_finding(samples: Sequence[Sample], way: str) -> Verdict | None:
     found = by_way(samples, way)
     name = way.rstrip("/")
     if not found:
-        refused = [n for s in of_experiment(samples, RESTORE) for n in s.notes if n.startswith(NO_DISK)]
+        refused = [
+            n for s in of_experiment(samples, RESTORE) for n in s.notes if n.startswith(NO_DISK)
+        ]
         if way != DISK or not refused:
             return None
         return Verdict(experiment=RESTORE, arm=name, code=NOT_OFFERED,

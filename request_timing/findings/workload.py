@@ -152,9 +152,11 @@ def shape_finding(rates: Rates, prompt: int, output: int) -> Verdict:
     interval = rates.saved_interval_s(cold, hit)
     far = is_far(rates, prompt, output)
     left = ratio(rest, whole) or 0.0
-    text = (f"Cold {significant(whole)} s, of which prefill {significant(rates.prefill_s(cold))} s and "
-            f"decode {significant(rates.decode_s(cold))} s. A full hit leaves {significant(rest)} s: it "
-            f"saves {percent(1 - left)}, {significant(whole - rest)} s {between(interval)}.")
+    text = (
+        f"Cold {significant(whole)} s, of which prefill {significant(rates.prefill_s(cold))} s and "
+        f"decode {significant(rates.decode_s(cold))} s. A full hit leaves {significant(rest)} s: "
+        f"it saves {percent(1 - left)}, {significant(whole - rest)} s {between(interval)}."
+    )
     if far:
         text += f"\nThat is beyond what was measured ({measured_range(rates)})."
     return Verdict(
@@ -170,12 +172,14 @@ def traffic_finding(rates: Rates, traffic: Mapping[str, Any]) -> Verdict:
     tokens = traffic["tokens"]
     removed, removable = (1 - (ratio(time, whole) or 0.0) for time in (cached, least))
     decode = ratio(rates.decode_s(cold), whole) or 0.0
-    text = (f"{cold.requests:,} requests: {tokens['prompt']:,} tokens in, {tokens['cached']:,} of "
-            f"them cached, {tokens['output']:,} out.\n"
-            f"Without a cache they take {significant(whole)} s one after the other; with those tokens "
-            f"cached {significant(cached)} s: {percent(removed)} of the time is removed.\n"
-            f"If every prompt were a full hit, {percent(removable)}: no cache could remove "
-            f"more. {percent(decode)} of the time is decode.")
+    text = (
+        f"{cold.requests:,} requests: {tokens['prompt']:,} tokens in, {tokens['cached']:,} of "
+        f"them cached, {tokens['output']:,} out.\n"
+        f"Without a cache they take {significant(whole)} s one after the other; with those tokens "
+        f"cached {significant(cached)} s: {percent(removed)} of the time is removed.\n"
+        f"If every prompt were a full hit, {percent(removable)}: no cache could remove "
+        f"more. {percent(decode)} of the time is decode."
+    )
     return Verdict(
         experiment=WORKLOAD, arm=str(traffic["file"]), code="predicted", text=text,
         evidence={"cold_s": whole, "cached_s": cached,

@@ -103,8 +103,10 @@ def write(runs: Sequence[Run], out: Path) -> None:
     except FileExistsError:
         check(out)
     except OSError as error:
-        raise UserError(f"{out}: cannot be written ({error.strerror}); give a path in a folder that "
-                      "exists and is writable") from None
+        raise UserError(
+            f"{out}: cannot be written ({error.strerror}); give a path in a folder that "
+            "exists and is writable"
+        ) from None
 
 
 def _saved(figure: Callable[[], Figure], kind: str) -> bytes:
@@ -200,5 +202,7 @@ def _matplotlib() -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
-        raise UserError(f"a picture needs matplotlib, found none ({one_line(error)}); run: python -m "
-                      "pip install -r requirements-plot.txt") from None
+        raise UserError(
+            f"a picture needs matplotlib, found none ({one_line(error)}); run: python -m "
+            "pip install -r requirements-plot.txt"
+        ) from None

@@ -39,7 +39,9 @@ def shape_panels(samples: Sequence[Sample]) -> list[Lanes | Chart]:
     """The panels of these three that the samples have, in the order of the tables."""
     draw: dict[str, Callable[[Sequence[Sample]], Lanes | Chart]] = {
         LADDER: ladder_lanes, POSITION: position_lanes, MINIMUM: minimum_chart}
-    return [panel(chosen) for name, panel in draw.items() if (chosen := of_experiment(samples, name))]
+    return [
+        panel(chosen) for name, panel in draw.items() if (chosen := of_experiment(samples, name))
+    ]
 
 
 def ladder_lanes(samples: Sequence[Sample]) -> Lanes:

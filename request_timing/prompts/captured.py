@@ -119,8 +119,10 @@ def turn_of(value: Any, where: str, source: str, raw: bytes | None = None) -> Tu
             return turn_of(value[wrapper], where, source)
     kind = body_kind(value)
     if not kind:
-        raise UserError(f"{where}: expected a prompt or a request body (a string, or an object with "
-                      f"prompt, messages or input), found {shape(value)}; remove or correct it")
+        raise UserError(
+            f"{where}: expected a prompt or a request body (a string, or an object with "
+            f"prompt, messages or input), found {shape(value)}; remove or correct it"
+        )
     return Turn(source=source, kind=kind,
                 raw=raw or to_json(value).encode("utf-8", "surrogatepass"))
 
@@ -189,8 +191,10 @@ def _whole(path: Path) -> bytes:
 def _text(data: bytes, where: str) -> bytes:
     """UTF-8 without its byte order mark."""
     if data.startswith(OTHER_BOMS):
-        raise UserError(f"{where}: expected UTF-8, found another encoding (by its byte order mark); "
-                      "convert it with iconv")
+        raise UserError(
+            f"{where}: expected UTF-8, found another encoding (by its byte order mark); "
+            "convert it with iconv"
+        )
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -235,9 +239,11 @@ def _json_file(path: Path) -> Captured:
 
 def _refuse_run(value: Any, path: Path) -> None:
     if isinstance(value, dict) and "schema_version" in value and "tool" in value:
-        raise UserError(f"{path}: expected prompts, found a run of this tool, which keeps sizes and "
-                      "hashes of prompts, not the prompts; give the file or folder that they were "
-                      "sent from, or record them with --record")
+        raise UserError(
+            f"{path}: expected prompts, found a run of this tool, which keeps sizes and "
+            "hashes of prompts, not the prompts; give the file or folder that they were "
+            "sent from, or record them with --record"
+        )
 
 
 def _har(path: Path) -> Captured:

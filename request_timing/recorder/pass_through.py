@@ -97,8 +97,10 @@ def proxy_for(upstream: SplitResult) -> str | None:
         return None
     proxy = proxy if "://" in proxy else f"http://{proxy}"
     if not proxy.startswith(("http://", "https://")):
-        raise UserError(f"expected an http proxy in the environment, found {proxy.split('://')[0]}; "
-                      f"unset it, or add {host} to NO_PROXY")
+        raise UserError(
+            f"expected an http proxy in the environment, found {proxy.split('://')[0]}; "
+            f"unset it, or add {host} to NO_PROXY"
+        )
     return proxy
 
 

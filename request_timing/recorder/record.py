@@ -18,6 +18,7 @@ from types import ModuleType
 from urllib.parse import SplitResult, urlsplit
 
 from request_timing.errors import UserError, one_line
+from request_timing.records.journal import numbered
 from request_timing.servers.urls import is_loopback
 
 LAST_PORT = 65535
@@ -27,22 +28,28 @@ PRIVATE = 0o600  # prompts hold what a person's files hold
 class Recording:
     """The .jsonl that grows: a whole line for each body, in the system's hands when `add` returns.
 
-    Never over an existing file. Raises Trouble where it cannot be made.
+    Never over an existing file; with `may_rename`, the next free name is used. Raises UserError
+    where it cannot be made.
     """
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
+    def __init__(self, out: Path, *, may_rename: bool = False) -> None:
         self.lines = 0
         self._end_bytes = 0
-        try:
-            self._file = open(  # noqa: SIM115 (closed by close)
-                out, "xb", buffering=0, opener=lambda path, flags: os.open(path, flags, PRIVATE))
-        except FileExistsError:
-            raise UserError(f"{out} exists, and a recording is never overwritten: give another "
-                          "name, or move the file") from None
-        except OSError as error:
-            raise UserError(f"{out}: cannot write there ({error.strerror}); give a path in a "
-                          "folder that exists and is writable") from None
+        for name in numbered(out):
+            try:
+                self._file = open(  # noqa: SIM115 (closed by close)
+                    name, "xb", buffering=0,
+                    opener=lambda path, flags: os.open(path, flags, PRIVATE))
+            except FileExistsError:
+                if may_rename:
+                    continue
+                raise UserError(f"{name} exists, and a recording is never overwritten: give "
+                                "another name, or move the file") from None
+            except OSError as error:
+                raise UserError(f"{name}: cannot write there ({error.strerror}); give a path in a "
+                                "folder that exists and is writable") from None
+            self.out = name
+            return
 
     def add(self, line: bytes) -> int:
         """Append the line, and return how many there are now.
@@ -70,7 +77,7 @@ class Recording:
 
 
 def serve(upstream_url: str, port: int, out: Path, *, say: Callable[[str], None],
-          key: str | None) -> None:
+          key: str | None, may_rename: bool = False) -> None:
     """Stand on 127.0.0.1:`port` for `upstream_url`, and record to `out`, until a stop signal.
 
     port: 0 takes a free one, which is said; say: called with each line for the person; key: a
@@ -79,17 +86,19 @@ def serve(upstream_url: str, port: int, out: Path, *, say: Callable[[str], None]
     """
     upstream = _checked(upstream_url, port)
     pass_through = _import_pass_through()
-    asyncio.run(_serve(pass_through, upstream, port, out, say, key))
+    asyncio.run(_serve(pass_through, upstream, port,
+                       lambda: Recording(out, may_rename=may_rename), say, key))
 
 
-async def _serve(pass_through: ModuleType, upstream: SplitResult, port: int, out: Path,
-                 say: Callable[[str], None], key: str | None) -> None:
+async def _serve(pass_through: ModuleType, upstream: SplitResult, port: int,
+                 new_recording: Callable[[], Recording], say: Callable[[str], None],
+                 key: str | None) -> None:
     stopped = _stop_signals()
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: say("a defect of this tool, please report it: " + one_line(
             context.get("exception") or context["message"])))
     through = pass_through.PassThrough(upstream, say=say, key=key)
-    recording = Recording(out)
+    recording = new_recording()
     try:
         try:
             port = await through.start(port, keep=recording.add)
@@ -97,13 +106,13 @@ async def _serve(pass_through: ModuleType, upstream: SplitResult, port: int, out
             reason = "one in use" if error.errno == errno.EADDRINUSE else f"{error.strerror}"
             raise UserError(f"expected a free port on 127.0.0.1, found {port}: {reason}; give "
                           "another") from None
-        say(f"recording to {out}; give your agent the base URL http://127.0.0.1:{port}"
+        say(f"recording to {recording.out}; give your agent the base URL http://127.0.0.1:{port}"
             f"{upstream.path} instead of {upstream.geturl()}; Ctrl-C ends it")
         await stopped.wait()
     finally:
         await through.stop()
         recording.close()
-    say(f"{recording.lines:,} request{'s' * (recording.lines != 1)} recorded: {out}"
+    say(f"{recording.lines:,} request{'s' * (recording.lines != 1)} recorded: {recording.out}"
         if recording.lines else "nothing was recorded, and nothing was written")
 
 

@@ -1,4 +1,4 @@
-"""The record of a run: one Sample a request, one Run a file, and the journal in between.
+"""The record of a run: one Sample per request, one Run per file.
 
 Raw is stored, the rest is derived: a Sample keeps when each piece arrived and what the server
 counted; TTFT, totals and summaries are computed from that and written for the reader's
@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from request_timing import VERSION
 from request_timing.errors import UserError, one_line
@@ -93,117 +92,6 @@ def to_text(run: Run) -> str:
         text = f"[\n  {lines}\n ]" if lines and name != "command" else dumps(value)
         blocks.append(f" {dumps(name)}: {text}")
     return "{\n" + ",\n".join(blocks) + "\n}\n"
-
-
-def journal_path(out: Path) -> Path:
-    """Where the samples of a run lie until `out` is written."""
-    return out.with_name(out.name + ".partial.jsonl")
-
-
-def check_writable(out: Path) -> None:
-    """Raises RecordError where the output or its journal is there already, or cannot be made."""
-    _new_journal(out).close()
-    journal_path(out).unlink()
-
-
-def _new_journal(out: Path) -> IO[str]:
-    path = journal_path(out)
-    try:
-        if out.exists():
-            raise RecordError(f"{out} exists, and a result is never overwritten: "
-                              "give --out another name, or move the file")
-        return path.open("x", encoding="utf-8")
-    except FileExistsError:
-        raise RecordError(
-            f"{path} exists: another run writes there, or one was killed and left its "
-            "samples (look with --show); move it, or give --out another name") from None
-    except OSError as error:
-        raise _not_writable(out, error) from None
-
-
-def _not_writable(out: Path, error: OSError) -> RecordError:
-    return RecordError(f"--out {out}: cannot write there ({error.strerror}); "
-                       "give a path in a folder that exists and is writable")
-
-
-class Journal:
-    """The samples of a run as they come, a line each, so that a kill loses at most one request.
-
-    `OUT.partial.jsonl` lies beside the output from the start of the run until `finish` has
-    written the whole. Raises RecordError where it cannot be created or is there already.
-    """
-
-    def __init__(self, out: Path, run: Run) -> None:
-        self.out = out
-        self.run = run
-        self.path = journal_path(out)
-        self._file = _new_journal(out)
-        try:
-            self._write(run.header())
-        except OSError as error:
-            self.discard()
-            raise _not_writable(out, error) from None
-
-    def add(self, sample: Sample) -> None:
-        """Keep the sample in the run and on disk, now.
-
-        A disk that is full does not end the run: the sample stays in memory for `finish`.
-        """
-        self.run.samples.append(sample)
-        with contextlib.suppress(OSError):
-            self._write(sample.to_json())
-
-    def discard(self) -> None:
-        """Nothing was measured: leave nothing behind."""
-        with contextlib.suppress(OSError):
-            self._file.close()
-        self.path.unlink(missing_ok=True)
-
-    def finish(self, *, complete: bool) -> Path:
-        """Write the record atomically under the output's name, and drop the journal.
-
-        If something has taken the name meanwhile, the next free `NAME-2.json` is used; the path
-        that was written is returned. Raises RecordError where it cannot be written; the journal
-        then stays.
-        """
-        self.run.complete = complete
-        with contextlib.suppress(OSError):
-            self._file.close()
-        whole = self.out.with_name(self.out.name + ".writing")
-        try:
-            with whole.open("w", encoding="utf-8") as file:
-                file.write(to_text(self.run))
-                file.flush()
-                os.fsync(file.fileno())
-            path = _claim(whole, self.out)
-        except OSError as error:
-            whole.unlink(missing_ok=True)
-            raise RecordError(f"{self.out}: cannot be written ({error.strerror})") from None
-        self.path.unlink(missing_ok=True)
-        return path
-
-    def _write(self, value: dict[str, Any]) -> None:
-        self._file.write(dumps(value) + "\n")
-        self._file.flush()
-
-
-def _claim(whole: Path, out: Path) -> Path:
-    """Move `whole` to the first free of OUT, OUT-2, OUT-3 …, never over an existing file."""
-    target, n = out, 1
-    while True:
-        try:
-            os.link(whole, target)  # whole or not at all, and never over another file
-        except FileExistsError:
-            n += 1
-            target = out.with_name(f"{out.stem}-{n}{out.suffix}")
-            continue
-        except (OSError, NotImplementedError):
-            # A file system without links: hold the name with an empty file, and replace it.
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-            os.replace(whole, target)
-            return target
-        whole.unlink()
-        return target
 
 
 def load_run(path: Path) -> Run:

@@ -97,9 +97,14 @@ def bill(samples: Sequence[Sample], prices: Prices | None) -> Bill:
     rows = tuple(_arm_bill([s for s in group if s.arm == arm], prices)
                  for experiment in dict.fromkeys(s.experiment for s in samples)
                  for group in [of_experiment(samples, experiment)] for arm in arms(group))
-    return Bill(arms=rows, prices=prices, difference=_difference(of_experiment(samples, CACHE), prices),
-                total=None if prices is None else sum(
-                    (row.cost for row in rows if row.cost is not None), Cost()))
+    return Bill(
+        arms=rows,
+        prices=prices,
+        difference=_difference(of_experiment(samples, CACHE), prices),
+        total=None
+        if prices is None
+        else sum((row.cost for row in rows if row.cost is not None), Cost()),
+    )
 
 
 def _arm_bill(samples: Sequence[Sample], prices: Prices | None) -> ArmBill:

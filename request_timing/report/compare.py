@@ -76,9 +76,11 @@ def check(a: Run, b: Run, names: tuple[str, str]) -> None:
                           f"{len(run.samples)}; measure again")
     done = [dict.fromkeys(s.experiment for s in run.samples) for run in (a, b)]
     if not done[0].keys() & done[1].keys() & {*COMPARED}:
-        raise UserError(f"expected two runs of {', '.join(COMPARED)}, found {', '.join(done[0])} in "
-                      f"{names[0]} and {', '.join(done[1])} in {names[1]}; name two that have one "
-                      "of these in common")
+        raise UserError(
+            f"expected two runs of {', '.join(COMPARED)}, found {', '.join(done[0])} in "
+            f"{names[0]} and {', '.join(done[1])} in {names[1]}; name two that have one "
+            "of these in common"
+        )
     conditions = [{(s.experiment, s.arm) for s in run.samples if s.counts} for run in (a, b)]
     if not conditions[0] & conditions[1]:
         raise UserError(f"expected a size or arm that both runs have valid samples of, found none "

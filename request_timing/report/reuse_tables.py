@@ -54,7 +54,11 @@ def blocks(samples: Sequence[Sample], *, native: bool) -> list[tuple[str, str]]:
         return position_text(chosen, native=native)
 
     draw = {LADDER: ladder_text, POSITION: position_of, MINIMUM: minimum_text}
-    return [(name, text(of_experiment(samples, name))) for name, text in draw.items() if of_experiment(samples, name)]
+    return [
+        (name, text(of_experiment(samples, name)))
+        for name, text in draw.items()
+        if of_experiment(samples, name)
+    ]
 
 
 def ladder_text(samples: Sequence[Sample]) -> str:

@@ -97,7 +97,9 @@ def fit_table(samples: Sequence[Sample]) -> str:
     parts = ["fixed, ms", "linear, ms per 1,000 tokens", "quadratic, ms per 1,000 tokens squared"]
     rows = []
     for part, scale, (value, interval) in zip(parts, (1e3, 1e6, 1e9), fitted.terms, strict=False):
-        bounds = UNKNOWN if interval is None else "..".join(significant(scale * b) for b in interval)
+        bounds = (
+            UNKNOWN if interval is None else "..".join(significant(scale * b) for b in interval)
+        )
         rows.append([part, significant(scale * value), bounds])
     lengths: dict[str, list[Sample]] = {}
     for sample in cold_prompts(of_experiment(samples, LENGTH)):

@@ -138,8 +138,10 @@ class LlamaServer:
         told = mapping(props)
         generation = mapping(told.get("default_generation_settings"))
         if not generation and not (self._model and status in (400, 404, 501)):
-            raise UserError(f"expected a llama-server at {self.url}, but its /props (HTTP {status}) "
-                          "is not one's; check the port in --url")
+            raise UserError(
+                f"expected a llama-server at {self.url}, but its /props (HTTP {status}) "
+                "is not one's; check the port in --url"
+            )
         path = str(told.get("model_path") or told.get("model_alias") or self._model or "unknown")
         return Facts(
             model=one_line(hide(path.replace("\\", "/").rsplit("/", 1)[-1], self._secrets)),

@@ -56,10 +56,14 @@ def command(model: str, context_tokens: int) -> list[str]:
         path = Path(model)
         if not path.is_file():
             found = "a directory" if path.is_dir() else "no such file"
-            raise UserError(f"--serve {model}: expected a GGUF file, found {found}; correct the path")
+            raise UserError(
+                f"--serve {model}: expected a GGUF file, found {found}; correct the path"
+            )
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":
-                raise UserError(f"--serve {model}: expected a GGUF file, found another kind of file")
+                raise UserError(
+                    f"--serve {model}: expected a GGUF file, found another kind of file"
+                )
     if binary is not None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -8,23 +8,10 @@ from pathlib import Path
 import pytest
 
 from conftest import assert_one_line, environment, run_script
+from missing_packages import WITHOUT
 
 API, LOCAL = "api_timing.py", "local_cache.py"
 PORT_OF_NOBODY = 1  # tcpmux: nothing has listened there for decades
-
-# Python does not find the package, as if it were not installed.
-WITHOUT = """
-import importlib.machinery, sys
-
-class Without(importlib.machinery.PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        hidden = name.partition(".")[0] == {package!r}
-        return None if hidden else super().find_spec(name, path, target)
-
-sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Without
-"""
-
 
 @pytest.mark.parametrize(("script", "flags", "missing", "says"), [
     (API, "--base-url http://127.0.0.1:1/v1", "openai", ("openai", "pip install", "requirements")),

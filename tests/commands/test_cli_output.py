@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_bad_commands import WITHOUT
 
 import local_cache
 from conftest import ROOT, Outcome, assert_one_line, environment, run_script
+from missing_packages import WITHOUT
 from request_timing.cli import output
 from request_timing.records.run import load_run
 from wire_stub import Asked, Stub, refused, wire_stub

@@ -14,22 +14,19 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, TIME_LIMIT_S, Outcome, assert_one_line, environment, run_script
-from request_timing.records.run import Journal, RecordError, Run, load_run
+from conftest import ROOT, TIME_LIMIT_S, assert_one_line, environment, run_script
+from request_timing.records.journal import Journal
+from request_timing.records.run import RecordError, Run, load_run
 from request_timing.records.sample import Sample
 from request_timing.servers import spawn
+from running_script import API, LOCAL, Running, wait_for
 
-API, LOCAL = "api_timing.py", "local_cache.py"
 SCRIPTS = pytest.mark.parametrize("script", [API, LOCAL])
-PATIENCE_S = 60.0
-POLL_S = 0.01
-
 # So much that a run is far from its end when two samples are there.
 LONG = ("--only", "cache", "--context", "8000", "--turns", "20")
 SHORT = ("--only", "output", "--outputs", "8", "--repeats", "1")
@@ -73,14 +70,6 @@ time.sleep(3600)
 """
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Return when the condition holds; fail when it has not for a very long time."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(POLL_S)
-
-
 def holding(word: str) -> list[str]:
     """The command lines of the processes that have `word` in theirs; one that ended has none."""
     if Path("/proc/self/cmdline").exists():
@@ -114,38 +103,6 @@ def put_on_path(folder: Path, mode: str) -> tuple[dict[str, str], Path]:
                        f'{shlex.quote(str(program))} "$@"\n')
     command.chmod(0o755)
     return environment(PATH=f"{bin_folder}{os.pathsep}{os.environ['PATH']}"), called
-
-
-class Running:
-    """A script under way, writing run.json into `cwd`."""
-
-    def __init__(self, script: str, *flags: str, cwd: Path, env: dict[str, str] | None = None):
-        self.out = cwd / "run.json"
-        self.journal = cwd / "run.json.partial.jsonl"
-        self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / script), *flags, "--out", str(self.out)], cwd=cwd,
-            env=env or environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
-
-    def journalled(self) -> list[str]:
-        """The prompts of the samples that are on disk, in order."""
-        with contextlib.suppress(OSError):
-            whole = self.journal.read_text().split("\n")[1:-1]
-            return [json.loads(line)["prompt_hash"] for line in whole]
-        return []
-
-    def wait_for_samples(self, n: int = 2) -> list[str]:
-        """What is on disk as soon as `n` samples are."""
-        wait_for(lambda: len(self.journalled()) >= n or self.process.poll() is not None, "samples")
-        assert self.process.poll() is None, self.process.communicate()
-        return self.journalled()
-
-    def end(self) -> Outcome:
-        """What the command left, once it has ended."""
-        out, err = self.process.communicate(timeout=TIME_LIMIT_S)
-        record = json.loads(self.out.read_text()) if self.out.exists() else None
-        assert "Traceback" not in err and "defect" not in err
-        return Outcome(self.process.returncode, out, err, record)
 
 
 # --- Stopped --------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_ends import API, LOCAL, Running
 
 from request_timing.experiments.basic import CACHE_OUTPUT_TOKENS
 from request_timing.records.run import load_run
+from running_script import API, LOCAL, Running
 from truth_server import Truth, truth
 
 # Ten requests of a llama-server, fifteen of an API.
@@ -50,7 +50,7 @@ def kept(running: Running) -> list[int | None] | None:
     if running.out.exists():
         run = load_run(running.out)
         assert run.complete
-    elif running.journal.exists() and running.journal.stat().st_size:
+    elif running.journal.exists():  # never without its header
         run = load_run(running.journal)
         assert not run.complete
     else:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_tables import native
 
 import local_cache
 from request_timing.cli import live
@@ -25,6 +24,7 @@ from request_timing.experiments.lab import Settings
 from request_timing.experiments.plan import Planned
 from request_timing.records.sample import Failure, Sample
 from request_timing.servers.timing import Progress
+from table_samples import native
 
 PLAN = [Planned(experiment="cache", requests=10, input_tokens=8000, output_tokens=250)]
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from test_money import FLAT, NO_CACHED, STEPPED
-from test_timing import blank
 
+from blank_sample import blank
 from conftest import ROOT
+from price_samples import FLAT, NO_CACHED, STEPPED
 from request_timing.costs.money import Cost
 from request_timing.records.run import load_run
 from request_timing.records.sample import Failure, Sample

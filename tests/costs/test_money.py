@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from decimal import Decimal
 
 import pytest
-from test_timing import blank
 
+from blank_sample import blank
+from price_samples import FLAT, NO_CACHED, STEPPED, d
 from request_timing.costs.money import (
     Cost,
     Prices,
@@ -30,17 +30,6 @@ from request_timing.errors import UserError
 from request_timing.experiments.lab import Stopped
 from request_timing.experiments.plan import Planned
 
-
-def d(text: str) -> Decimal:
-    return Decimal(text)
-
-
-FLAT = Prices(source="from the flags", rates=(
-    Rate(input_usd=d("0.28"), cached_usd=d("0.028"), output_usd=d("0.42")),))
-NO_CACHED = Prices(source="x", rates=(Rate(input_usd=d("2"), output_usd=d("8")),))
-STEPPED = Prices(source="x", rates=(
-    Rate(input_usd=d("1.25"), cached_usd=d("0.125"), output_usd=d("10")),
-    Rate(input_usd=d("2.5"), cached_usd=d("0.25"), output_usd=d("15"), above_tokens=200_000)))
 WRITTEN = Prices(source="x", rates=(
     Rate(input_usd=d("1"), cached_usd=d("0.1"), output_usd=d("5"), write_usd=d("1.25")),))
 

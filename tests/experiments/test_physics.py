@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from test_experiments import NOW, Scripted, joined, settings
 
 from request_timing.cli import values
 from request_timing.experiments import savings, savings_plan
@@ -19,6 +18,7 @@ from request_timing.experiments.restore import lengths, restore
 from request_timing.experiments.savings import depth, depths, workload
 from request_timing.records.sample import Sample
 from request_timing.servers.timing import Event, RequestFailed
+from scripted_backend import NOW, Scripted, joined, settings
 
 
 def small(*names: str, **known: Any) -> Settings:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from test_experiments import Scripted, ran, settings
-
 from request_timing.experiments.plan import (
     context_needed,
     describe,
@@ -11,6 +9,7 @@ from request_timing.experiments.plan import (
     fit_context,
     plan,
 )
+from scripted_backend import Scripted, ran, settings
 
 
 def test_the_plan_is_what_is_then_sent() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -29,10 +28,8 @@ from request_timing.findings.restore import (
 )
 from request_timing.findings.verdict import Verdict
 from request_timing.findings.workload import asked_findings, corners_of, workload_finding
-from request_timing.records.sample import Failure, Restored, Sample
-
-SIZES = (250, 500, 1000, 2000, 4000)
-DEPTHS = (0, 500, 1000, 2000, 4000)
+from request_timing.records.sample import Failure, Sample
+from restore_samples import DEPTHS, RATED, SHAPES, SIZES, paused, restored, way
 
 
 def one(finding: Verdict | None) -> Verdict:
@@ -113,10 +110,6 @@ def test_depth_that_cannot_be_told(samples: list[Sample], code: str, words: str)
 
 
 # --- workload ------------------------------------------------------------------------------------
-
-RATED = [*sweep(*SIZES), *deep(*DEPTHS)]
-SHAPES = (4000, 10), (2000, 40), (500, 100), (250, 400)
-
 
 def test_workload_predicts_what_was_measured() -> None:
     samples = [*RATED, *worked(*SHAPES)]
@@ -203,22 +196,6 @@ def test_traffic_of_the_user() -> None:
 
 # --- restore -------------------------------------------------------------------------------------
 
-def way(name: str, prompt: int, ms: float, *, cached: int = 0, **known: Any) -> Sample:
-    return sample("restore", f"{name}/{prompt}", prompt, 3, native=True,
-                  cached=cached, arrivals_s=(ms / 1000, ms / 1000 + 0.01, ms / 1000 + 0.02),
-                  **known)
-
-
-def restored(prompt: int, recompute: float, slot: float, host: float, disk: float | None = None,
-             *, found_host: bool = True) -> list[Sample]:
-    made = [way("recompute", prompt, recompute), way("slot", prompt, slot, cached=prompt - 1),
-            way("host", prompt, host, cached=prompt - 1 if found_host else 0)]
-    if disk is not None:
-        made.append(way("disk", prompt, 5.0, cached=prompt - 1,
-                        restored=Restored(tokens=prompt, size_bytes=9, took_s=disk / 1000 - 0.005)))
-    return made
-
-
 def test_restoring_beats_recomputing_from_a_length_on() -> None:
     samples = [*restored(32, 10, 2, 30, 50), *restored(250, 70, 3, 35, 80),
                *restored(1000, 300, 4, 40, 90)]
@@ -250,18 +227,6 @@ def test_a_slot_that_was_not_taken_proves_nothing_of_host_memory() -> None:
     samples = restored(1000, 300, 4, 4)
     void = replace(samples[2], notes=("void: no other prompt took the slot",))
     assert [f.arm for f in restore_findings([*samples[:2], void])] == ["slot"]
-
-
-def paused(*seconds: int, until: int, reported: bool = True) -> list[Sample]:
-    made = []
-    for wait in seconds:
-        made.append(sample("restore", f"first/{wait}", 4000, 3, reported=reported,
-                           sent_at="2026-01-01T00:00:00+00:00"))
-        whole = made[-1].total_s or 0
-        at = f"2026-01-01T00:{int(whole + wait) // 60:02}:{(whole + wait) % 60:06.3f}+00:00"
-        made.append(sample("restore", f"pause/{wait}", 4000, 3, reported=reported, turn=2,
-                           cached=3999 if wait <= until else 0, sent_at=at))
-    return made
 
 
 @pytest.mark.parametrize("reported", [True, False])

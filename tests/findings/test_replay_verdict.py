@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_timing import blank
 
+from blank_sample import blank
 from request_timing.findings.replay import replay_verdicts
 from request_timing.findings.verdict import Verdict
 from request_timing.records.sample import BROKE, TEXT, Failure, Sample

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_verdict import HITS, PROMPT, Turn, cache_sample, failed, full, judged, never, run
 
 from request_timing.findings.verdict import verdicts
 from request_timing.records.sample import TEXT, Sample, ServerTimings
+from verdict_samples import HITS, PROMPT, Turn, cache_sample, failed, full, judged, never, run
 
 
 def on(*turns: int) -> Turn:

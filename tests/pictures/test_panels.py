@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_tables import NATIVE
 
 from conftest import ROOT
 from drawn_runs import cloud, failed, local, only, outside, replayed, sized, uncounted
@@ -28,6 +27,7 @@ from request_timing.records.run import load_run
 from request_timing.records.sample import Sample
 from request_timing.report.tables import render
 from request_timing.stats.fits import Curve
+from table_samples import NATIVE
 
 CODES = {"append": "HIT", "prepend": "NO HIT"}
 CACHE = NATIVE[5:]
@@ -272,10 +272,14 @@ def test_the_picture_says_what_the_tables_and_the_json_say(path: Path) -> None:
     for row in phases.rows:
         name = "ttft_s" if row.figure == "TTFT" else "inter_token_s"
         assert row.median == rows["cache", row.arm][name]["median"]
-    points: dict[str, list[Sample]] = {n: of_experiment(run.samples, n) for n in ("length", "output")}
+    points: dict[str, list[Sample]] = {
+        n: of_experiment(run.samples, n) for n in ("length", "output")
+    }
     assert [len(length.points), len(output.points)] == [len(v) for v in points.values()]
 
 
 def test_preparing_needs_no_matplotlib() -> None:
-    code = "import sys; import request_timing.pictures.panels; sys.exit('matplotlib' in sys.modules)"
+    code = (
+        "import sys; import request_timing.pictures.panels; sys.exit('matplotlib' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_physics_findings import paused, restored
-from test_timing import blank
 
 from drawn_more import SHAPES, everything, shaped, six, timed, unknown_to_all, ways
 from drawn_runs import failed, local
+from panel_samples import LADDER, NAMES, pair
 from physics_samples import deep, sweep, worked
 from request_timing.findings.measures import of_experiment
 from request_timing.findings.reuse import verdicts
@@ -26,30 +25,9 @@ from request_timing.pictures.savings_panels import (
     workload_lanes,
 )
 from request_timing.records.names import NO_DISK
-from request_timing.records.sample import Sample
 from request_timing.report.reuse_tables import ladder_text, position_text
 from request_timing.report.tables import render
-
-NAMES = ["ladder", "position", "minimum", "depth", "block", "workload", "restore", "pauses"]
-
-
-def pair(experiment: str, arm: str, repeat: int = 1, *, shared: int, reused: int | None,
-         seconds: float = 1.0, computed: int | None = None, **known: Any) -> list[Sample]:
-    """A cold prompt of 1,000 tokens that took 4 s, and one that shares so many with it."""
-    both: dict[str, Any] = {"experiment": experiment, "arm": arm, "repeat": repeat,
-                            "prompt_tokens": 1000, "prompt_chars": 4000, "output_tokens": 2}
-    return [
-        blank(**both | {"turn": 1, "arrivals_s": (4.0, 4.1), "shared_tokens": 0,
-                        "shared_chars": 0, "cached_tokens": None if reused is None else 0}),
-        blank(**both | known | {
-            "turn": 2, "arrivals_s": (seconds, seconds + 0.1), "shared_tokens": shared,
-            "shared_chars": 4 * shared, "cached_tokens": reused})]
-
-
-LADDER = [*pair("ladder", "repeat", shared=1000, reused=999),
-          *pair("ladder", "tail_cut", shared=800, reused=512),
-          *pair("ladder", "after_4", shared=900, reused=0, seconds=4.0),
-          *pair("ladder", "head_changed", shared=4, reused=0, seconds=4.0)]
+from restore_samples import paused, restored
 
 
 def test_ladder_is_the_share_reused_what_is_shared_and_the_verdict() -> None:

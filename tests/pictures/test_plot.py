@@ -10,18 +10,19 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from matplotlib.backend_bases import RendererBase
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import imread
-from matplotlib.text import Text
-from matplotlib.transforms import Bbox
 
-from conftest import ROOT, Outcome, assert_one_line, run_script
+from conftest import ROOT, assert_one_line, run_script
 from drawn_runs import cloud, failed, local, only, outside, replayed, uncounted
+from picture_checks import (
+    assert_readable,
+    command,
+    luminance,
+    said,
+)
 from request_timing.errors import UserError
 from request_timing.pictures import plot
 from request_timing.pictures.drawing import plain, wrapped
@@ -38,9 +39,6 @@ from request_timing.records.run import Run, load_run, to_text
 
 SAVED = sorted((ROOT / "sample_output").glob("*.json"))
 LONG_NAME = {"model": "W" * 300, "url": "https://gateway.example:8443/v1"}
-TOLERATED_PIXELS = 0.5
-
-
 def broken(turns: int) -> Run:
     """An incomplete cloud run without usage, of a long name, in which every third turn failed."""
     run = cloud(turns)
@@ -57,44 +55,6 @@ def slow(turns: int) -> Run:
                    for s in run.samples]
     run.tool = "api_timing"
     return run
-
-
-def text_boxes(figure: Figure) -> list[tuple[str, Bbox]]:
-    """Every text that is really drawn, with its box in pixels.
-
-    matplotlib also makes labels of ticks beyond an axis, and does not draw them.
-    """
-    canvas: Any = FigureCanvasAgg(figure)
-    canvas.draw()
-    figure.set_layout_engine("none")  # it is laid out now, and stays so
-    drawn: list[Text] = []
-    draw = Text.draw
-
-    def noted(text: Text, renderer: RendererBase) -> None:
-        drawn.append(text)
-        draw(text, renderer)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Text, "draw", noted)
-        canvas.draw()
-    return [(text.get_text(), text.get_window_extent(canvas.get_renderer()))
-            for text in drawn if text.get_visible() and text.get_text().strip()]
-
-
-def overlap(a: Bbox, b: Bbox) -> bool:
-    sides = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
-    return bool(min(sides) > TOLERATED_PIXELS)
-
-
-def assert_readable(figure: Figure) -> None:
-    boxes = text_boxes(figure)
-    assert len(boxes) >= 3
-    width, height = figure.canvas.get_width_height()
-    for text, box in boxes:
-        assert min(box.x0, box.y0) >= -1, text
-        assert (box.x1 <= width + 1, box.y1 <= height + 1) == (True, True), text
-    assert [(a, b) for (a, box), (b, other) in itertools.combinations(boxes, 2)
-            if overlap(box, other)] == []
 
 
 @pytest.mark.parametrize("make", [local, cloud, broken, slow, replayed, outside])
@@ -126,12 +86,6 @@ def test_the_overlap_test_can_see_an_overlap() -> None:
         assert_readable(figure)
 
 
-def luminance(colour: str) -> float:
-    """Rec. 601, which is what a conversion to grey computes: 0 is black, 1 is white."""
-    red, green, blue = (int(colour[n:n + 2], 16) / 255 for n in (1, 3, 5))
-    return 0.299 * red + 0.587 * green + 0.114 * blue
-
-
 def test_grey_paper_tells_the_series_apart() -> None:
     neighbours = [*COLOURS.values(), REUSED_COLOUR]
     assert min(abs(luminance(a) - luminance(b))
@@ -158,10 +112,6 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path, suffix: str) -> None:
 def test_several_runs_are_a_block_each() -> None:
     one, two = (plot.draw([local(3)] * n).get_size_inches() for n in (1, 2))
     assert two.tolist() == [one[0], 2 * one[1]]
-
-
-def said(figure: Figure) -> str:
-    return "\n".join(text for text, _ in text_boxes(figure))
 
 
 def test_the_words_of_the_picture() -> None:
@@ -212,10 +162,6 @@ def test_words_are_wrapped_by_their_true_width() -> None:
 
 
 # --- the command
-
-
-def command(tmp_path: Path, *words: str) -> Outcome:
-    return run_script("plot", *words, cwd=tmp_path, save=False)
 
 
 def saved(tmp_path: Path, run: Run, name: str = "run.json") -> Path:

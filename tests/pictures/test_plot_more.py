@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_panels_more import LADDER, NAMES
-from test_plot import assert_readable, command, luminance, said
 
 from drawn_more import everything, six, unknown_to_all, ways
 from drawn_runs import failed, local
+from panel_samples import LADDER, NAMES
+from picture_checks import assert_readable, command, luminance, said
 from request_timing.findings.measures import of_experiment
 from request_timing.pictures import plot
 from request_timing.pictures.drawing_more import (

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, assert_one_line, environment, run_script
-from request_timing.records.run import journal_path, load_run
+from request_timing.records.journal import journal_path
+from request_timing.records.run import load_run
 from served import CONTEXT_TOKENS, served
 from wire_stub import EVENT_STREAM, Answer, Asked, Stub, said, sse, wire_stub
 
@@ -84,6 +85,11 @@ def free_port() -> int:
         return port
 
 
+def samples_in(journal: Path) -> int:
+    """Samples in a journal; none before it is there, or after the run has removed it."""
+    return len(load_run(journal).samples) if journal.exists() else 0
+
+
 @pytest.mark.parametrize("script", [LOCAL, API])
 def test_a_server_that_goes_away_in_mid_run_and_comes_back(
     dense_model: Path, tmp_path: Path, script: str
@@ -99,10 +105,10 @@ def test_a_server_that_goes_away_in_mid_run_and_comes_back(
         running = subprocess.Popen(command, cwd=tmp_path, env=environment(), text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         journal = journal_path(out)
-        while running.poll() is None and (
-                not journal.exists() or len(load_run(journal).samples) < 3):
+        while running.poll() is None and samples_in(journal) < 3:
             time.sleep(0.01)
-    before = len(load_run(journal).samples)
+    before = samples_in(journal)
+    assert before >= 3, "the run ended before the server went away"
     assert running.stderr is not None
     said: list[str] = []
     reader = threading.Thread(target=lambda: said.extend(running.stderr or ()))

@@ -10,14 +10,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from test_exports import finished
-from test_report import EVIL
-from test_tables import NATIVE
 
 import browser as chromium
 from conftest import ROOT
+from finished_run import finished
+from hostile_text import EVIL
 from request_timing.records.run import Run, load_run
 from request_timing.report import page as page_report
+from table_samples import NATIVE
 
 pytestmark = pytest.mark.skipif(chromium.CHROMIUM is None, reason=chromium.MISSING)
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from test_record import FAILED, FULL, run_of
-from test_tables import NATIVE
 
 from conftest import ROOT
 from request_timing.findings import verdict
 from request_timing.records.run import to_text
 from request_timing.records.sample import Failure
+from run_samples import FAILED, FULL, run_of
+from table_samples import NATIVE
 
 SCHEMA = json.loads(
     (ROOT / "request_timing" / "records" / "run.schema.json").read_text(encoding="utf-8"))

@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_record import run_of
-from test_tables import native
 
 from conftest import ROOT, assert_one_line, run_script
 from request_timing.errors import UserError
@@ -19,6 +17,8 @@ from request_timing.records.run import Run, to_text
 from request_timing.records.sample import Failure, Sample
 from request_timing.report.compare import Row, differences, render, together
 from request_timing.stats.ranks import interval, stratified_interval
+from run_samples import run_of
+from table_samples import native
 
 NAMES = ("A.json", "B.json")
 

@@ -9,15 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_record import FAILED, FULL, run_of
-from test_tables import NATIVE
 
 from conftest import ROOT
+from finished_run import finished
 from request_timing.records.run import Run, load_run
-from request_timing.records.sample import Failure, Sample
+from request_timing.records.sample import Failure
 from request_timing.report.exports import COLUMNS, to_csv, to_markdown
 from request_timing.report.tables import render
 from request_timing.report.text_blocks import Table, Title, blocks, body
+from run_samples import FAILED, FULL, run_of
+from table_samples import NATIVE
 
 SAVED = sorted((ROOT / "sample_output").glob("*.json"))
 
@@ -76,14 +77,6 @@ def test_a_negative_number_is_a_number_and_quotes_and_line_ends_stay_in_their_ce
     row = rows(run_of(sample, FULL))[0]
     assert (row["first_byte_s"], row["notes"]) == ("-0.5", 'a "b", c\nd; e')
     assert len(rows(run_of(sample, FULL))) == 2
-
-
-def finished(*samples: Sample, **endpoint: str) -> Run:
-    run = run_of(*samples)
-    run.complete = True
-    run.endpoint |= endpoint
-    run.environment = {"python": "3.11.7", "cpus": 2}
-    return run
 
 
 MARKDOWN = """\

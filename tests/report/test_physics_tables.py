@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_physics_findings import RATED, SHAPES, paused, restored
 
 from physics_samples import deep, sample, sweep, worked
 from request_timing.findings.restore import findings
 from request_timing.records.run import dumps
 from request_timing.records.sample import Failure, Sample
 from request_timing.report.savings_tables import blocks, depth_table
+from restore_samples import RATED, SHAPES, paused, restored
 
 RATES_TEXT = """\
 fit: TTFT of cold prompts = fixed + linear x n + quadratic x n^2

@@ -11,22 +11,22 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from test_bad_commands import WITHOUT
-from test_exports import finished
-from test_money import FLAT
-from test_tables import NATIVE
 
 from conftest import ROOT, Outcome, assert_one_line, environment, run_script
+from finished_run import finished
+from hostile_text import EVIL
+from missing_packages import WITHOUT
+from price_samples import FLAT
 from request_timing import pictures
 from request_timing.costs.money import prices_json
 from request_timing.records.run import Run, load_run, to_text
 from request_timing.records.sample import Failure
 from request_timing.report import page as page_report
 from request_timing.report.tables import render
+from table_samples import NATIVE
 
 SAVED = sorted((ROOT / "sample_output").glob("*.json"))
 SVG = '<svg viewBox="0 0 400 300"><path d="M0 0L9 9"/></svg>'
-EVIL = '<script>alert(1)</script><img src=x onerror=alert(2)> "\'&{{ 7*7 }}'
 NO_END = {"meta", "link", "path"}
 
 Draw = Callable[[Run], dict[str, str]]

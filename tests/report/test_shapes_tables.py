@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_experiments import settings
 
 from conftest import run_script
 from request_timing.cli import values
@@ -19,6 +18,7 @@ from request_timing.experiments.reuse import document_tokens, ladder, position
 from request_timing.experiments.reuse_plan import SHAPES
 from request_timing.records.sample import Sample
 from request_timing.report.reuse_tables import blocks, ladder_text, minimum_text
+from scripted_backend import settings
 from simulated import Simulated, lab_of
 from truth_server import truth
 

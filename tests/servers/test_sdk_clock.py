@@ -15,6 +15,7 @@ import openai
 import pytest
 
 from conftest import at
+from fake_clock import UPLOAD_S, FakeClock
 from request_timing.experiments.lab import USER, Message
 from request_timing.records.sample import REASONING, TEXT, TOOL, Sample
 from request_timing.servers import openai_endpoint
@@ -22,24 +23,8 @@ from request_timing.servers.openai_endpoint import OpenAIEndpoint
 from request_timing.servers.openai_stream import decode, finish_reason
 from request_timing.servers.timing import Event, RequestFailed, measure
 
-START_S = 1000.0
-UPLOAD_S = 0.75  # from the first byte of a request to its last: no part of any figure
-
 # What comes when: seconds after the request's last byte, and the bytes of one read.
 Script = list[tuple[float, bytes]]
-
-
-class FakeClock:
-    """A clock that stands still unless it is moved."""
-
-    def __init__(self) -> None:
-        self.now_s = START_S
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def advance(self, seconds: float) -> None:
-        self.now_s += seconds
 
 
 class Blocks(httpx.SyncByteStream):

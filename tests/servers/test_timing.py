@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from blank_sample import blank
 from request_timing.records.sample import REASONING, TEXT, Sample, ServerTimings
 from request_timing.servers.timing import (
     Alive,
@@ -23,15 +24,6 @@ from request_timing.servers.timing import (
     measure,
     merged,
 )
-
-
-def blank(**known: Any) -> Sample:
-    """What is known of a request before it is sent."""
-    asked: dict[str, Any] = {
-        "experiment": "length", "arm": "10", "turn": 1, "repeat": 1,
-        "sent_at": "2026-01-01T00:00:00+00:00", "prompt_chars": 3, "prompt_hash": "abc",
-        "asked_output_tokens": 4}
-    return Sample(**asked | known)
 
 
 def text(at_s: float, what: str = "x", **known: Any) -> Chunk:

@@ -8,14 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from test_physics_findings import paused, restored
-
 from drawn_runs import failed, local
 from physics_samples import deep, sweep, worked
 from request_timing.experiments.minimum import minimum
 from request_timing.experiments.reuse import ladder, position
 from request_timing.records.run import Run
 from request_timing.records.sample import Sample
+from restore_samples import paused, restored
 from simulated import Simulated, lab_of
 
 EXPERIMENTS = ["ladder", "position", "minimum", "depth", "workload", "restore"]

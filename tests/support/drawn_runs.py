@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from test_record import run_of
-from test_tables import NATIVE, native
-from test_timing import blank
-
+from blank_sample import blank
 from request_timing.records.run import Run
 from request_timing.records.sample import TEXT, Failure, Sample
+from run_samples import run_of
+from table_samples import NATIVE, native
 
 FAILED = Failure(kind="http", message="HTTP 500: no", http_status=500)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from test_timing import blank
-
+from blank_sample import blank
 from request_timing.records.sample import TEXT, Sample, ServerTimings
 
 FIXED_S, LINEAR_S, SQUARED_S = 0.02, 1e-4, 1e-8

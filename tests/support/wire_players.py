@@ -13,9 +13,9 @@ from functools import cache
 from itertools import pairwise
 
 import httpx
-from test_sdk_clock import UPLOAD_S, FakeClock
 
 from conftest import at
+from fake_clock import UPLOAD_S, FakeClock
 from request_timing.experiments.lab import USER, Message
 from request_timing.records.sample import Sample
 from request_timing.servers.llama_server import LlamaServer
