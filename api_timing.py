@@ -80,7 +80,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def target(args: argparse.Namespace, environ: dict[str, str]) -> Target:
     """Endpoint and key variable: flags first, then AI_BUILDER_TOKEN, then OPENAI_*.
 
-    A key is only ever sent where it was meant to go: --base-url alone sends none. Raises Trouble
+    A key is only ever sent where it was meant to go: --base-url alone sends none. Raises UserError
     for a URL that is none.
     """
     variable = args.api_key_env

@@ -1,24 +1,9 @@
-"""Everything that works on saved files: plot, report, compare, as commands of one program."""
+# PYTHON_ARGCOMPLETE_OK: read by the shell completion of PyPI's argcomplete
+"""`python -m request_timing`: the same program as `request-timing`."""
 
-from __future__ import annotations
-
-import importlib
 import sys
 
-COMMANDS = {"plot": "request_timing.pictures.plot", "report": "request_timing.report.page",
-            "compare": "request_timing.report.compare"}
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run the command that the first word names. Returns the exit status."""
-    words = sys.argv[1:] if argv is None else argv
-    if not words or words[0] not in COMMANDS:
-        print(f"request-timing: expected one of {', '.join(COMMANDS)}, found "
-              f"{words[0] if words else 'none'}", file=sys.stderr)
-        return 2
-    status: int = importlib.import_module(COMMANDS[words[0]]).main(words[1:])
-    return status
-
+from request_timing.cli.saved_files import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -24,7 +24,7 @@ from request_timing.servers.urls import Address, address
 
 ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT_S = 240
-SAVED_FILE_COMMANDS = ("plot", "report", "compare")
+SAVED_FILE_COMMANDS = ("plot", "report", "compare", "show", "explain")
 # Variables that a developer's shell may hold and that would change what the scripts do.
 NOT_INHERITED = ("AI_BUILDER_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "PYTHONPATH", "COLUMNS",
                  "LINES", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy",

@@ -16,8 +16,6 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from request_timing.cli.values import (
-    DEFAULT_EXPERIMENTS,
-    EXPERIMENT_NAMES,
     ascending,
     experiment_names,
     positive_seconds,
@@ -27,6 +25,7 @@ from request_timing.cli.values import (
     whole_number,
 )
 from request_timing.errors import UserError, one_line
+from request_timing.records.names import DEFAULT_EXPERIMENTS, EXPERIMENT_NAMES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +56,10 @@ class Parser(argparse.ArgumentParser):
     def _nearest(self, flag: str) -> str:
         import difflib
 
-        known = [name for action in self._actions for name in action.option_strings]
+        commands = [parser for action in self._actions if isinstance(action.choices, dict)
+                    for parser in action.choices.values()]
+        known = [name for parser in (self, *commands)
+                 for action in parser._actions for name in action.option_strings]
         near = difflib.get_close_matches(flag, known, 1)
         return f"; did you mean {near[0]}?" if near else ""
 
@@ -148,10 +150,11 @@ def add_common_flags(parser: argparse.ArgumentParser, sizes: Sizes, stall_s: int
     add("--dry-run", action="store_true",
         help="say what would be sent, and stop (a llama-server is asked its context)")
     add("--show", metavar="FILE", help="print the tables of a saved run, and measure nothing")
-    add("--version", action="version", version=f"%(prog)s {_version()}")
+    add("--version", action="version", version=f"%(prog)s {version()}")
 
 
-def _version() -> str:
+def version() -> str:
+    """The version of this tool."""
     from request_timing import VERSION
 
     return VERSION
@@ -246,7 +249,7 @@ def show(args: argparse.Namespace) -> int:
 def read_key(variable: str | None, environ: dict[str, str], known: Container[str]) -> str | None:
     """The key in an environment variable, or None where none is named.
 
-    Raises Trouble where the variable is not set, or holds what no header can carry; a name that
+    Raises UserError where the variable is not set, or holds what no header can carry; a name that
     is not `known` is not shown, since it may be the key itself.
     """
     if variable is None:

@@ -61,8 +61,8 @@ def renamed(wanted: dict[str, Path], out: Path, new_out: Path) -> dict[str, Path
 
 
 def files(args: argparse.Namespace, out: Path) -> dict[str, Path]:
-    """Which files are wanted beside the JSON. Raises Trouble, before anything is measured, for one
-    that could not be written."""
+    """Which files are wanted beside the JSON. Raises UserError, before anything is measured,
+    for one that could not be written."""
     from pathlib import Path
 
     if args.markdown and args.json:
@@ -117,9 +117,7 @@ def _write(name: str, path: Path, run: Run) -> None:
         draw([run], path)
         return
     if name == "report":
-        from request_timing.report.page import page
-
-        text = page(run)
+        text = html_of(run)
     else:
         from request_timing.report.exports import to_csv
 
@@ -128,10 +126,22 @@ def _write(name: str, path: Path, run: Run) -> None:
         file.write(text)
 
 
+def html_of(run: Run) -> str:
+    """The page of a run, with its charts, or without matplotlib with the reason."""
+    from request_timing.pictures import plot
+    from request_timing.report.page import page
+
+    try:
+        charts = plot.svg_panels(run)
+    except UserError as error:
+        return page(run, {}, no_charts=str(error))
+    return page(run, charts)
+
+
 def text_of(args: argparse.Namespace, run: Run, columns: int) -> str:
     """What is printed of a run: its tables and its bill, Markdown, or the JSON."""
     if args.json:
-        from request_timing.records.run import to_text
+        from request_timing.findings.derive import to_text
 
         return to_text(run).rstrip()
     if args.markdown:
@@ -139,14 +149,14 @@ def text_of(args: argparse.Namespace, run: Run, columns: int) -> str:
 
         return to_markdown(run).rstrip()
     from request_timing.report.bill import of_run
-    from request_timing.report.tables import render
+    from request_timing.report.text import render
 
     lines = of_run(run)
     return render(run, columns) + ("\n\n" + "\n".join(lines) if lines else "")
 
 
 def prices(args: argparse.Namespace, url: str, model: str | None) -> Prices | None:
-    """The prices that the flags give, else those that genai-prices knows. Raises Trouble for half
+    """The prices that the flags give, else those that genai-prices knows. Raises UserError for half
     of them, and for a limit with no price."""
     from datetime import UTC, datetime
 
@@ -164,9 +174,8 @@ def prices(args: argparse.Namespace, url: str, model: str | None) -> Prices | No
 
 def estimate(planned: Sequence[Planned], known: Prices | None, *, costs: bool = False) -> list[str]:
     """The plan's cost; for a run that costs money and of which no price is known, that."""
-    from request_timing.costs.money import estimate as most
-    from request_timing.costs.money import estimate_lines
-    from request_timing.report.bill import NO_PRICE
+    from request_timing.experiments.budget import estimate as most
+    from request_timing.report.bill import NO_PRICE, estimate_lines
 
     if known is None:
         return list(NO_PRICE) if costs else []
@@ -176,11 +185,12 @@ def estimate(planned: Sequence[Planned], known: Prices | None, *, costs: bool = 
 def calibration_cost(args: argparse.Namespace, known: Prices | None, settings: Settings) -> Decimal:
     """The most that the requests before the run can cost, which --max-cost counts as spent.
 
-    Raises Trouble where that alone passes --max-cost: before a token is spent.
+    Raises UserError where that alone passes --max-cost: before a token is spent.
     """
     from decimal import Decimal
 
-    from request_timing.costs.money import calibration_bound, dollars
+    from request_timing.costs.money import dollars
+    from request_timing.experiments.budget import calibration_bound
 
     if known is None or args.max_cost is None:
         return Decimal(0)

@@ -43,7 +43,7 @@ def _port(text: str) -> int:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raises Trouble for flags that do not go together."""
+    """Raises UserError for flags that do not go together."""
     chosen = [name for name in ("explain", "replay", "record", "show")
               if getattr(args, name) is not None]
     if len(chosen) > 1:
@@ -61,7 +61,7 @@ def explain(args: argparse.Namespace) -> int:
     """Print what the captured prompts themselves tell."""
     from pathlib import Path
 
-    from request_timing.explain.turns import explain as explained
+    from request_timing.report.explain import explain as explained
 
     return emit(explained(Path(args.explain)), EXIT_MEASURED)
 
@@ -71,7 +71,7 @@ def with_turns(
 ) -> tuple[Settings, list[str]]:
     """The settings with the turns to replay, and lines for the record on how they were mended.
 
-    Says what was understood. Raises Trouble.
+    Says what was understood. Raises UserError.
     """
     from dataclasses import replace
     from pathlib import Path

@@ -29,16 +29,19 @@ from request_timing.cli.flags import (
 )
 from request_timing.cli.live import Live
 from request_timing.cli.prompts import under
-from request_timing.costs.money import TOKENS_PER_CHAR_AT_MOST, ZERO, Prices, prices_json, within
+from request_timing.costs.money import TOKENS_PER_CHAR_AT_MOST, ZERO, Prices, prices_json
 from request_timing.errors import UserError
 from request_timing.experiments import basic
-from request_timing.experiments.lab import Backend, Lab, Settings, Stopped
+from request_timing.experiments.budget import within
+from request_timing.experiments.lab import Lab, Settings, Stopped
 from request_timing.experiments.plan import Planned, context_needed, estimate_tokens, fit_context
+from request_timing.findings.derive import run_verdicts, to_text
 from request_timing.findings.verdict import IMPOSSIBLE
 from request_timing.records.journal import Journal
-from request_timing.records.run import RecordError, Run, to_text
+from request_timing.records.run import RecordError, Run
 from request_timing.records.sample import Sample
 from request_timing.report.remarks import text_columns
+from request_timing.servers.backend import Backend
 from request_timing.servers.failures import ADVICE
 from request_timing.servers.patience import Patience
 from request_timing.servers.spawn import DEMO_CONTEXT_TOKENS, command, demo_model, serve
@@ -50,7 +53,7 @@ def embedded_context(args: argparse.Namespace, wanted: Settings) -> int | None:
     """The context of the server that --demo or --serve is going to start; None without them."""
     if not args.demo and not args.serve:
         return None
-    command(demo_model() if args.demo else args.serve, 0)  # raises Trouble before the plan
+    command(demo_model() if args.demo else args.serve, 0)  # raises UserError before the plan
     return DEMO_CONTEXT_TOKENS if args.demo else context_needed(wanted)
 
 
@@ -78,7 +81,7 @@ def fit(
 ) -> tuple[Settings, list[str]]:
     """The settings cut to the context, and a line, also said, for each size that was left out.
 
-    Raises Trouble where nothing fits.
+    Raises UserError where nothing fits.
     """
     fitting, left_out = fit_context(wanted, context_tokens, slots, count or estimate_tokens,
                                     can_restart=not own_server, native=count is not None)
@@ -224,7 +227,7 @@ def _finish(journal: Journal, console: Console, *, complete: bool) -> Path | Non
         if not journal.run.samples:
             journal.discard()
             return None
-        return journal.finish(complete=complete)
+        return journal.finish(to_text, complete=complete)
     except (RecordError, ValueError) as error:
         console.say(f"warning: {error}; the JSON goes to stdout instead", always=True)
         return None
@@ -236,7 +239,7 @@ def _is_answered(record: Run) -> bool:
     """Whether every condition has a valid sample, and a verdict was possible on each arm."""
     conditions = {(s.experiment, s.arm) for s in record.samples}
     return conditions == {(s.experiment, s.arm) for s in record.samples if s.counts} and not any(
-        verdict.code in IMPOSSIBLE for verdict in record.verdicts())
+        verdict.code in IMPOSSIBLE for verdict in run_verdicts(record))
 
 
 def _blank_run(

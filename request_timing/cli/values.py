@@ -9,11 +9,8 @@ import argparse
 import itertools
 import re
 
-DEFAULT_EXPERIMENTS = ("length", "output", "cache")
-EXPERIMENT_NAMES = (*DEFAULT_EXPERIMENTS, "ladder", "position", "minimum", "depth", "workload",
-                    "restore", "fit")
-# What an experiment's figures are made from, beside its own requests.
-NEEDS = {"fit": ("length",), "workload": ("length", "depth")}
+from request_timing.records.names import EXPERIMENT_NAMES, NEEDS
+
 ALL = "all"
 
 

@@ -7,23 +7,13 @@ cached token costs) an amount is a range that holds the true one, never a guess.
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, InvalidOperation
 from typing import Any
 
 from request_timing.errors import UserError
-from request_timing.experiments.lab import Settings, Stopped
-from request_timing.experiments.plan import (
-    DOCUMENT_SAMPLE_CHARS,
-    FILLER_BYTES_PER_WORD,
-    Planned,
-    calibration,
-    calibration_words,
-)
 from request_timing.records.sample import Sample
-from request_timing.report.remarks import lines_of
 
 ZERO = Decimal(0)
 TOKENS_PRICED_LOG10 = 6  # prices are per million tokens
@@ -98,7 +88,7 @@ def usd(text: str) -> Decimal:
 def from_flags(
     price_in: Decimal | None, price_cached: Decimal | None, price_out: Decimal | None
 ) -> Prices | None:
-    """The prices that flags give; None where none does. Raises Trouble for half of them."""
+    """The prices that flags give; None where none does. Raises UserError for half of them."""
     if price_in is None and price_cached is None and price_out is None:
         return None
     if price_in is None or price_out is None:
@@ -184,63 +174,6 @@ def stop_line(max_cost: Decimal, spent: Decimal, next_request: Decimal) -> str |
         return None
     return (f"stopped by --max-cost {dollars(max_cost)}: up to {dollars(spent)} spent, and the "
             f"next request could cost {dollars(next_request)}")
-
-
-def within(max_cost: Decimal, prices: Prices, samples: Sequence[Sample], *,
-           before: Decimal = ZERO, tokens_per_char: int = TOKENS_PER_CHAR_AT_MOST
-           ) -> Callable[[int, int], None]:
-    """What is called before each request with the most tokens of its prompt and its answer, and
-    raises Stopped where --max-cost could be passed. `samples` are those so far, and grow; `before`
-    is what was spent before the first of them. An endpoint that wrote more than it was asked to is
-    taken to do so again."""
-    def check(prompt_tokens: int, output_tokens: int) -> None:
-        spent = before + spent_at_most(samples, prices, tokens_per_char=tokens_per_char)
-        times = max([1.0, *(written / s.asked_output_tokens for s in samples
-                            if (written := billed_output_tokens(s)))])
-        most = math.ceil(output_tokens * times)
-        line = stop_line(max_cost, spent, upper_bound(prices, prompt_tokens, most))
-        if line is not None:
-            raise Stopped(line)
-
-    return check
-
-
-def calibration_bound(settings: Settings, prices: Prices) -> Decimal:
-    """The most that the requests before a run can cost: a token of each byte of their texts, and
-    of each a head (chat template, the provider's own system prompt)."""
-    sample = TOKENS_PER_CHAR_AT_MOST * min(len(settings.document or ""), DOCUMENT_SAMPLE_CHARS)
-    planned = calibration(settings)
-    tokens = (FILLER_BYTES_PER_WORD * sum(calibration_words(settings)) + sample
-              + planned.requests * HEAD_TOKENS_AT_MOST)
-    return upper_bound(prices, tokens, planned.output_tokens)
-
-
-def estimate(planned: Iterable[Planned], prices: Prices) -> dict[str, Decimal]:
-    """The most that each experiment of a plan can cost: nothing cached, answers at full length.
-
-    As good as the plan's tokens, which are rough where nothing can count yet.
-    """
-    return {part.experiment: upper_bound(prices, part.input_tokens, part.output_tokens)
-            for part in planned}
-
-
-def estimate_lines(most: Mapping[str, Decimal], prices: Prices) -> list[str]:
-    """The plan's cost, for people; at most 80 columns."""
-    parts = ", ".join(f"{name} {dollars(amount)}" for name, amount in most.items())
-    return lines_of(f"cost: about {dollars(sum(most.values(), ZERO))} at the most, with nothing "
-                   f"cached and answers at full length ({parts})") + price_lines(prices)
-
-
-def price_lines(prices: Prices) -> list[str]:
-    """The prices used and where they are from."""
-    lines = []
-    for rate in prices.rates:
-        above = f" above {rate.above_tokens:,} tokens of input" if rate.above_tokens else ""
-        cached = "not known" if rate.cached_usd is None else f"{exact(rate.cached_usd)}"
-        write = "" if rate.write_usd is None else f", written to the cache {exact(rate.write_usd)}"
-        lines += lines_of(f"USD per million tokens{above}: input {exact(rate.input_usd)}, cached "
-                         f"{cached}{write}, output {exact(rate.output_usd)}")
-    return lines + lines_of(f"prices {prices.source}")
 
 
 def prices_json(prices: Prices) -> dict[str, Any]:

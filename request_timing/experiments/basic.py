@@ -13,15 +13,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from request_timing.experiments.lab import (
-    ASSISTANT,
-    USER,
-    WORD_TASK,
-    Lab,
-    Message,
-    Prompt,
-    Settings,
-)
+from request_timing.experiments.lab import WORD_TASK, Lab, Settings
 from request_timing.experiments.minimum import minimum
 from request_timing.experiments.restore import restore
 from request_timing.experiments.reuse import ladder, position
@@ -29,6 +21,7 @@ from request_timing.experiments.savings import depth, workload
 from request_timing.findings.measures import COLD
 from request_timing.prompts.filler import filler
 from request_timing.records.sample import Sample
+from request_timing.servers.backend import ASSISTANT, USER, Message, Prompt
 from request_timing.servers.timing import RequestFailed
 
 APPEND, PREPEND = "append", "prepend"

@@ -6,9 +6,9 @@ optional fields the endpoint refuses; from their reported sizes come tokens a ch
 
 from __future__ import annotations
 
-from request_timing.experiments.lab import USER, Message
 from request_timing.experiments.plan import CALIBRATION_OUTPUT_TOKENS, DOCUMENT_SAMPLE_CHARS
 from request_timing.prompts.filler import filler, nonces
+from request_timing.servers.backend import USER, Message
 from request_timing.servers.openai_endpoint import OpenAIEndpoint
 from request_timing.servers.openai_models import choose_model, trouble
 from request_timing.servers.patience import Patience
@@ -28,7 +28,7 @@ def calibrate(
     character, and return notes for the reader.
 
     Sizes stay estimates where no usage is reported, or it does not grow with the prompt. Raises
-    Trouble where the endpoint does not answer: nothing could be measured.
+    UserError where the endpoint does not answer: nothing could be measured.
     """
     endpoint.tokens_per_char = 1 / FILLER_CHARS_PER_TOKEN
     if not endpoint.model:

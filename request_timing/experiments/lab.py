@@ -13,18 +13,18 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from request_timing.findings.measures import spent_tokens
 from request_timing.findings.verdict import verdicts
 from request_timing.prompts.filler import common_prefix, filler, fit_text, nonces
 from request_timing.records.sample import Sample
+from request_timing.servers.backend import Backend, Prompt
 from request_timing.servers.patience import Patience
 from request_timing.servers.timing import Event, Progress, RequestFailed, measure, prompt_hash
 
 if TYPE_CHECKING:
     from request_timing.prompts.captured import Turn
-
-USER, ASSISTANT = "user", "assistant"
 
 # Beside the head that the server puts before every prompt (a BOS token, a chat template), a cold
 # prompt may share a letter or so with an earlier one; with more the sample was not cold.
@@ -35,31 +35,6 @@ COUNT_MARGIN = 1.2  # of a calibrated count, for a text unlike the one it was ca
 STAMP = "Current time: {now:%Y-%m-%dT%H:%M:%S.%fZ}\n\n"
 WORD_TASK = "\n\nName one word of this text.\nAnswer:"
 SIZE_MISS = 0.02  # of its size, by which a text sized to so many tokens may be longer
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a prompt; a backend without roles joins the texts as they are."""
-
-    role: str
-    text: str
-
-
-Prompt = tuple[Message, ...]
-
-
-class Backend(Protocol):
-    """What the experiments need of a server."""
-
-    head_tokens: int  # what the server puts before every prompt (BOS, chat template)
-    interleave_arms: bool  # alternate the arms turn by turn, or run them as blocks
-    counts_exactly: bool  # whether count_tokens is the server's own count
-
-    def stream(self, prompt: Prompt, output_tokens: int) -> Iterator[Event]:
-        """Send one request and yield what happens."""
-
-    def count_tokens(self, text: str) -> int:
-        """Tokens of a prompt of this one text, all that the server adds included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,9 +227,3 @@ class Lab:
         return replace(sample, shared_chars=shared,
                        shared_tokens=self.backend.count_tokens(text[:shared]) if exact else None)
 
-
-def spent_tokens(sample: Sample) -> int:
-    """Input tokens of a request as reported; where not, four characters to a token."""
-    if sample.prompt_tokens is not None:
-        return sample.prompt_tokens
-    return sample.prompt_chars // 4

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 
-from request_timing.experiments.lab import USER, Lab, Message, Settings, spent_tokens
+from request_timing.experiments.lab import Lab, Settings
+from request_timing.findings.measures import spent_tokens
 from request_timing.findings.minimum import (
     MOST_PAIRS,
     PROOF_PAIRS,
@@ -22,6 +23,7 @@ from request_timing.findings.minimum import (
 from request_timing.prompts.filler import filler
 from request_timing.records.names import MINIMUM
 from request_timing.records.sample import Sample
+from request_timing.servers.backend import USER, Message
 
 LEAST_TOKENS, MOST_TOKENS = 8, 8192  # of the prefixes tried
 SHARE_OF_CONTEXT = 2  # and never more than the half of --context

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from request_timing.errors import UserError
-from request_timing.experiments.lab import USER, Lab, Message, Prompt
+from request_timing.experiments.lab import Lab
 from request_timing.explain.causes import Comparison
 from request_timing.explain.turns import Explained, explain_turns
 from request_timing.findings.measures import AS_SENT, COLD, WHAT_IF
@@ -30,6 +30,7 @@ from request_timing.prompts.lossless_json import to_json
 from request_timing.prompts.rendering import render
 from request_timing.records.names import REPLAY
 from request_timing.records.sample import BROKE, Sample
+from request_timing.servers.backend import USER, Message, Prompt
 from request_timing.servers.timing import Event, RequestFailed, prompt_hash
 from request_timing.stats.compare import ratio
 from request_timing.untrusted import as_list, mapping
@@ -98,7 +99,7 @@ def replay(lab: Lab) -> Iterator[Sample]:
 
 
 def check(turns: Sequence[Turn], *, is_api: bool) -> None:
-    """Raises Trouble for turns that cannot be replayed."""
+    """Raises UserError for turns that cannot be replayed."""
     if len(turns) < 2:
         raise UserError("--replay: expected at least two turns, found one; give the prompts of a "
                       "whole conversation")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-from request_timing.experiments.lab import USER, WORD_TASK, Lab, Message, Prompt, Settings
+from request_timing.experiments.lab import WORD_TASK, Lab, Settings
 from request_timing.experiments.savings import LEAST_PROMPT, fits, with_note
 from request_timing.prompts.filler import filler
 from request_timing.records.names import (
@@ -27,6 +27,7 @@ from request_timing.records.names import (
     SLOT,
 )
 from request_timing.records.sample import Restored, Sample
+from request_timing.servers.backend import USER, Message, Prompt
 from request_timing.servers.timing import RequestFailed, clock
 
 OUTPUT_TOKENS = 8

@@ -19,10 +19,11 @@ import random
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-from request_timing.experiments.lab import ASSISTANT, USER, Lab, Message, Prompt, Settings
+from request_timing.experiments.lab import Lab, Settings
 from request_timing.findings.measures import COLD
 from request_timing.records.names import AFTER, LADDER, PLACES, POSITION, STAMPS
 from request_timing.records.sample import Sample
+from request_timing.servers.backend import ASSISTANT, USER, Message, Prompt
 
 OUTPUT_TOKENS = 8
 # A document is a share of --context, since an experiment sends it some twenty times a round; where

@@ -13,18 +13,11 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from request_timing.experiments.lab import (
-    ASSISTANT,
-    USER,
-    Lab,
-    Message,
-    Prompt,
-    Settings,
-    with_miss,
-)
+from request_timing.experiments.lab import Lab, Settings, with_miss
 from request_timing.prompts.filler import filler, fit_text
 from request_timing.records.names import COLD_SHAPE, DEPTH, HIT_SHAPE, PRIME, WORKLOAD
 from request_timing.records.sample import Sample
+from request_timing.servers.backend import ASSISTANT, USER, Message, Prompt
 
 # At this --context, the default of local_cache.py, the sizes are these; a smaller one scales them.
 FULL_CONTEXT = 51_000

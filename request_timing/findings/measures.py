@@ -10,8 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from request_timing.records.sample import Sample
 from request_timing.stats.compare import ratio, spread
 from request_timing.stats.fits import Line, typical_line
+
+if TYPE_CHECKING:
+    pass
 
 if TYPE_CHECKING:
     from request_timing.records.sample import Sample
@@ -161,3 +165,10 @@ def summarise(samples: Sequence[Sample]) -> list[dict[str, Any]]:
                 }
             rows.append(row)
     return rows
+
+
+def spent_tokens(sample: Sample) -> int:
+    """Input tokens of a request as reported; where not, four characters to a token."""
+    if sample.prompt_tokens is not None:
+        return sample.prompt_tokens
+    return sample.prompt_chars // 4

@@ -23,8 +23,8 @@ def read_traffic(name: str) -> dict[str, Any]:
 
     A line is prompt,cached,output: input tokens, those of them that a cache holds (or would), and
     output tokens. Commas, semicolons or tabs; blank lines and those that begin with # are skipped;
-    a first line of names may give the columns in another order, among others. Raises Trouble for a
-    file that cannot be read, has no line, or has one that is none.
+    a first line of names may give the columns in another order, among others. Raises UserError for
+    a file that cannot be read, has no line, or has one that is none.
     """
     try:
         text = Path(name).read_text(encoding="utf-8-sig")

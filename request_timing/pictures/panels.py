@@ -11,6 +11,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from request_timing.errors import one_line
+from request_timing.findings.derive import run_verdicts
 from request_timing.findings.measures import (
     AS_SENT,
     CACHE,
@@ -70,7 +71,7 @@ def panels(run: Run) -> list[Panel]:
         found.append(replay_bars(samples, native=native))
     samples = of_experiment(run.samples, CACHE)
     if any(s.arm in JUDGED for s in samples):
-        judged = {verdict.arm: verdict.code_in_words for verdict in run.verdicts()}
+        judged = {verdict.arm: verdict.code_in_words for verdict in run_verdicts(run)}
         found += [cache_bars(samples, judged, native=native), phase_rows(samples)]
     return [*found, *shape_panels(run.samples), *physics_panels(run.samples)]
 

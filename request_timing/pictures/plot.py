@@ -1,14 +1,10 @@
 """Draw saved runs as one picture: a panel or two for each experiment.
 
 Reads nothing but the JSON of a run (or the journal that a killed one left).
-
-    request-timing plot RUN.json                                 # RUN.png, beside it
-    request-timing plot RUN.json OTHER.json --out both.svg       # a block a run, in this order
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import logging
 import re
@@ -17,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import quoteattr
 
-from request_timing.cli import flags
 from request_timing.errors import UserError, one_line
 from request_timing.pictures.drawing import draw_panel, plain, wrapped
 from request_timing.pictures.panel_parts import Lanes, Panel
@@ -39,33 +34,8 @@ PIXELS_PER_INCH = 150
 HEAD_POINTS = 14.0
 
 
-def parse(argv: list[str] | None) -> argparse.Namespace:
-    """The command line."""
-    parser = flags.Parser(prog="request-timing plot", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("runs", nargs="+", metavar="RUN.json", help="a saved run")
-    parser.add_argument("--out", metavar="FILE",
-                        help="the picture, .png or .svg (default: the first run's name, .png)")
-    return flags.parse(parser, argv)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Parse, load, draw, write. Returns the exit status."""
-    args = parse(argv)
-    return flags.guard(args.prog, lambda: _picture(list(map(Path, args.runs)), args.out))
-
-
-def _picture(paths: list[Path], asked: str | None) -> int:
-    out = Path(asked) if asked is not None else paths[0].with_suffix(".png")
-    check(out)
-    if len(paths) > MOST_RUNS:
-        raise UserError(f"expected at most {MOST_RUNS} runs in a picture, found {len(paths)}; "
-                      "draw some at a time")
-    write([_load(path) for path in paths], out)
-    return flags.emit(str(out), flags.EXIT_MEASURED)
-
-
-def _load(path: Path) -> Run:
-    """A run that can be drawn. Raises Trouble for a file that is none, or holds nothing valid."""
+def drawable(path: Path) -> Run:
+    """A run that can be drawn. Raises UserError for a file without one."""
     with sound(path):
         run = load_run(path)
         shown = panels(run)
@@ -74,11 +44,11 @@ def _load(path: Path) -> Run:
             caption(run)
             return run
     raise UserError(f"{path}: expected a valid sample of an experiment that is drawn, found none "
-                  f"among {len(run.samples)}; --show of the script that wrote it says why")
+                    f"among {len(run.samples)}; --show of the script that wrote it says why")
 
 
 def check(out: Path) -> None:
-    """Raises Trouble where a picture could not be written there: before anything is measured."""
+    """Raises UserError where a picture could not be written there: before anything is measured."""
     if out.suffix.lower() not in SUFFIXES:
         raise UserError(f"{out}: expected a name that ends in {' or '.join(SUFFIXES)}, found "
                       f"{out.suffix or 'no suffix'!r}; give the picture another name")
@@ -93,7 +63,7 @@ def check(out: Path) -> None:
 def write(runs: Sequence[Run], out: Path) -> None:
     """Draw the runs into a new PNG or SVG; the same runs give the same bytes.
 
-    Raises Trouble where it cannot be written or is there already.
+    Raises UserError where it cannot be written or is there already.
     """
     check(out)
     picture = _saved(lambda: draw(runs), out.suffix.lower()[1:])
@@ -123,7 +93,7 @@ def _saved(figure: Callable[[], Figure], kind: str) -> bytes:
 def svg_panels(run: Run) -> dict[str, str]:
     """Each panel of a run as an <svg> element to put into a page, by the panel's name.
 
-    The element has a viewBox and no size: the page gives it a width. Raises Trouble without
+    The element has a viewBox and no size: the page gives it a width. Raises UserError without
     matplotlib.
     """
     _matplotlib()
@@ -142,7 +112,7 @@ def _inline(panel: Panel) -> str:
 
 
 def draw(runs: Sequence[Run]) -> Figure:
-    """The runs as one figure, a block a run. Raises Trouble without matplotlib."""
+    """The runs as one figure, a block a run. Raises UserError without matplotlib."""
     _matplotlib()
     from matplotlib import style
 
@@ -197,7 +167,7 @@ def _draw_block(block: SubFigure, run: Run, shown: Sequence[Panel], rows: int, w
 
 
 def _matplotlib() -> None:
-    """Raises Trouble where matplotlib is not installed; keeps its log off the terminal."""
+    """Raises UserError where matplotlib is not installed; keeps its log off the terminal."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         import matplotlib.figure  # noqa: F401

@@ -85,7 +85,7 @@ class Captured:
 def read(path: Path) -> Captured:
     """The turns that `path` holds.
 
-    Raises Trouble, in one line, for a path that cannot be read, holds no turn, or holds a line
+    Raises UserError, in one line, for a path that cannot be read, holds no turn, or holds a line
     or a file that is neither a prompt nor a request body.
     """
     try:
@@ -104,7 +104,7 @@ def read(path: Path) -> Captured:
 
 
 def turn_of(value: Any, where: str, source: str, raw: bytes | None = None) -> Turn:
-    """A turn of a parsed JSON value. Raises Trouble, naming `where`, for what is none.
+    """A turn of a parsed JSON value. Raises UserError, naming `where`, for what is none.
 
     raw is the value's own text where it is at hand.
     """

@@ -19,7 +19,7 @@ def read_document(name: str, encoding: str | None = None) -> str:
     """The text of a file, without its byte order mark, line ends as they are.
 
     encoding: as Python names it; by default what the byte order mark says, else UTF-8. Raises
-    Trouble for a file that is missing, a directory, unreadable, empty, binary, or not in that
+    UserError for a file that is missing, a directory, unreadable, empty, binary, or not in that
     encoding, and for an encoding that there is not.
     """
     try:

@@ -88,7 +88,7 @@ def _text(value: bytes) -> str:
 def proxy_for(upstream: SplitResult) -> str | None:
     """The environment's proxy for this upstream; none for this machine's own.
 
-    Raises Trouble for a kind of proxy that aiohttp does not speak.
+    Raises UserError for a kind of proxy that aiohttp does not speak.
     """
     host = upstream.hostname or ""
     known = getproxies()

@@ -81,7 +81,7 @@ def serve(upstream_url: str, port: int, out: Path, *, say: Callable[[str], None]
     """Stand on 127.0.0.1:`port` for `upstream_url`, and record to `out`, until a stop signal.
 
     port: 0 takes a free one, which is said; say: called with each line for the person; key: a
-    secret that must not be written, beside those that the clients send. Raises Trouble, before
+    secret that must not be written, beside those that the clients send. Raises UserError, before
     the first request, where the URL, the port or the file will not do.
     """
     upstream = _checked(upstream_url, port)
@@ -131,7 +131,7 @@ def _stop_signals() -> asyncio.Event:
 
 
 def _checked(url: str, port: int) -> SplitResult:
-    """The parts of the upstream's base URL; Trouble where it is none, or this very port."""
+    """The parts of the upstream's base URL; UserError where it is none, or this very port."""
     if not 0 <= port <= LAST_PORT:
         raise UserError(f"expected a port from 1 to {LAST_PORT}, found {port}")
     try:

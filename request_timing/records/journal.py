@@ -12,11 +12,11 @@ import contextlib
 import itertools
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from request_timing.records.run import RecordError, Run, dumps, to_text
+from request_timing.records.run import RecordError, Run, dumps
 from request_timing.records.sample import Sample
 
 
@@ -109,8 +109,9 @@ class Journal:
             self._file.close()
         self.path.unlink(missing_ok=True)
 
-    def finish(self, *, complete: bool) -> Path:
-        """Write the record atomically under the output's name, and remove the journal.
+    def finish(self, to_text: Callable[[Run], str], *, complete: bool) -> Path:
+        """Write the record, as `to_text` makes it, atomically under the output's name, and remove
+        the journal.
 
         If something has taken the name meanwhile, the next free `NAME-2.json` is used; the path
         that was written is returned. Raises RecordError where it cannot be written; the journal

@@ -10,6 +10,13 @@ LENGTH, OUTPUT, REPLAY = "length", "output", "replay"
 LADDER, POSITION, MINIMUM = "ladder", "position", "minimum"
 DEPTH, WORKLOAD, RESTORE = "depth", "workload", "restore"
 
+# What --only takes.
+DEFAULT_EXPERIMENTS = ("length", "output", "cache")
+EXPERIMENT_NAMES = (*DEFAULT_EXPERIMENTS, "ladder", "position", "minimum", "depth", "workload",
+                    "restore", "fit")
+# What an experiment's figures are made from, beside its own requests.
+NEEDS = {"fit": ("length",), "workload": ("length", "depth")}
+
 # ladder: its arms in the order of the table, and what they are called there.
 LABELS = {
     "repeat": "identical repeat", "append": "appended turn", "other_question": "another question",

@@ -11,16 +11,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from request_timing import VERSION
 from request_timing.errors import UserError, one_line
-from request_timing.findings import restore, reuse
-from request_timing.findings.measures import summarise
-from request_timing.findings.replay import replay_verdicts
-from request_timing.findings.verdict import Verdict, verdicts
 from request_timing.records.sample import Sample
 
 # 1: the first version.
@@ -53,21 +49,6 @@ class Run:
                  "environment", "endpoint", "settings", "notes")
         return {name: getattr(self, name) for name in names}
 
-    def verdicts(self) -> list[Verdict]:
-        """The verdict on each arm of *cache* and of a replay, from the samples there are now."""
-        return [*verdicts(self.samples, looks=self.settings.get("looks") or 1),
-                *replay_verdicts(self.samples)]
-
-    def to_json(self) -> dict[str, Any]:
-        """The whole record, summaries computed from the samples now."""
-        return self.header() | {
-            "samples": [sample.to_json() for sample in self.samples],
-            "summaries": summarise(self.samples),
-            "verdicts": [asdict(verdict) for verdict in self.verdicts()],
-            "findings": [*reuse.findings(self.samples),
-                         *restore.findings(self.samples, self.settings)],
-        }
-
 
 def flat(facts: Mapping[str, Any], joint: str = ".", prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Facts about a run as names and values, those within others by the whole way to them."""
@@ -81,17 +62,6 @@ def flat(facts: Mapping[str, Any], joint: str = ".", prefix: str = "") -> Iterat
 def dumps(value: Any) -> str:
     """Strict JSON on one line: a NaN or an infinity is a defect of ours and raises ValueError."""
     return json.dumps(value, allow_nan=False)
-
-
-def to_text(run: Run) -> str:
-    """The whole record as JSON, a line for each sample and each summary, so that it can be read
-    and compared line by line."""
-    blocks = []
-    for name, value in run.to_json().items():
-        lines = ",\n  ".join(dumps(item) for item in value) if isinstance(value, list) else ""
-        text = f"[\n  {lines}\n ]" if lines and name != "command" else dumps(value)
-        blocks.append(f" {dumps(name)}: {text}")
-    return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
 def load_run(path: Path) -> Run:
@@ -122,7 +92,7 @@ def load_run(path: Path) -> Run:
 
 @contextlib.contextmanager
 def sound(names: object) -> Iterator[None]:
-    """What reads runs of these names: Trouble where a file has the right names and other values."""
+    """Around what reads runs of these names: a value of the wrong type becomes a UserError."""
     try:
         yield
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:

@@ -8,18 +8,16 @@ between them is in the ratio too: run A, B and A again before a small difference
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from request_timing.cli import flags
 from request_timing.errors import UserError, one_line
+from request_timing.findings.derive import run_verdicts
 from request_timing.stats import compare as arms
 
 if TYPE_CHECKING:
@@ -69,7 +67,7 @@ class Part:
 
 
 def check(a: Run, b: Run, names: tuple[str, str]) -> None:
-    """Raises Trouble, in one line, where the runs have nothing that can be compared."""
+    """Raises UserError, in one line, where the runs have nothing that can be compared."""
     for run, name in ((a, names[0]), (b, names[1])):
         if not any(s.counts for s in run.samples):
             raise UserError(f"{name}: expected a run with a valid sample, found none among "
@@ -197,14 +195,14 @@ def _share(value: float | None) -> str:
 
 
 def _verdicts(a: Run, b: Run, experiment: str) -> list[str]:
-    codes = [{v.arm: v.code_in_words for v in run.verdicts()
+    codes = [{v.arm: v.code_in_words for v in run_verdicts(run)
               if v.experiment == experiment} for run in (a, b)]
     return [f"{arm} verdict: A {code}, B {codes[1][arm]}" for arm, code in codes[0].items()
             if arm in codes[1]]
 
 
 def render(a: Run, b: Run, names: tuple[str, str]) -> str:
-    """The comparison as text, 80 columns; raises Trouble where nothing can be compared."""
+    """The comparison as text, 80 columns; raises UserError where nothing can be compared."""
     from request_timing.report.remarks import COLUMNS
 
     check(a, b, names)
@@ -236,25 +234,3 @@ def _table(part: Part) -> str:
              "..".join(map(significant, r.interval)), f"{r.n[0]}, {r.n[1]}", r.says]
             for r in part.rows]
     return "\n".join([part.title, table(headers, rows), *part.remarks])
-
-
-def parse(argv: list[str] | None) -> argparse.Namespace:
-    """The command line."""
-    parser = flags.Parser(prog="request-timing compare", description=__doc__.split("\n\n")[0])
-    parser.add_argument("a", metavar="A.json", help="a run, the one compared with")
-    parser.add_argument("b", metavar="B.json", help="another run")
-    return flags.parse(parser, argv)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Parse, compare, print. Returns the exit status."""
-    args = parse(argv)
-    return flags.guard("request-timing compare",
-                       lambda: flags.emit(_read(args), flags.EXIT_MEASURED))
-
-
-def _read(args: argparse.Namespace) -> str:
-    from request_timing.records.run import load_run, sound
-
-    with sound(f"{args.a}, {args.b}"):
-        return render(load_run(Path(args.a)), load_run(Path(args.b)), (args.a, args.b))

@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 
+from request_timing.findings.derive import run_verdicts
 from request_timing.findings.measures import recomputed_tokens
 from request_timing.records.run import Run
 from request_timing.records.sample import Sample
@@ -96,7 +97,7 @@ def to_markdown(run: Run) -> str:
     the tables and the bill, then what it ran on."""
     first, *rest = heading(run).split("\n")
     out = [f"### {_text(first)}", "", *_paragraphs(rest)]
-    for verdict in run.verdicts():
+    for verdict in run_verdicts(run):
         lines = "; ".join(verdict.text.split("\n"))
         out.append(f"- **{_text(verdict.arm_in_words)}: {verdict.code_in_words}** {_text(lines)}")
     for block in [*body(run), *blocks("\n".join(of_run(run)))]:

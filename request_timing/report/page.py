@@ -1,23 +1,18 @@
 """One run as one HTML page that needs nothing else: no network, no script, no other file.
 
-    request-timing report run.json                # writes run.html beside it
-    request-timing report run.json --out a.html
-
-Needs `pip install -r requirements-report.txt`; charts need what plot.py needs, and a page without
-them says so.
+Needs jinja2. The charts are drawn elsewhere and given to it as SVG.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from request_timing.cli import flags
 from request_timing.errors import UserError
+from request_timing.findings.derive import run_verdicts
 
 if TYPE_CHECKING:
     from request_timing.findings.verdict import Verdict
@@ -26,6 +21,7 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TEMPLATE = "page.html.j2"
+NOTHING_TO_DRAW = "this run holds nothing to draw."
 # How a verdict is coloured; its words say the same.
 GOOD, BAD = {"hit"}, {"no_hit", "no_reuse_here", "contradiction", "not_cache", "nonsense_count"}
 KEYS = {  # what the arms are, by experiment
@@ -47,23 +43,27 @@ METHOD = (
 )
 
 
-def page(run: Run) -> str:
+def page(run: Run, charts: Mapping[str, str], no_charts: str = NOTHING_TO_DRAW) -> str:
     """The whole page, with the bill that the run has, if it has one.
 
-    Raises Trouble where jinja2 is not installed.
+    charts: inline SVG by name; no_charts: where there are none, why. Raises
+    UserError where jinja2 is not installed.
     """
     from request_timing.report.bill import of_run
     from request_timing.report.tables import heading
     from request_timing.report.text_blocks import blocks
 
     template = _template()
+    from markupsafe import Markup  # the texts in an SVG were escaped by what drew it
+
     title, *subtitle = heading(run).split("\n")
-    charts, no_charts = _charts(run)
-    judged = run.verdicts()
+    judged = run_verdicts(run)
     return str(template.render(
         title=title, subtitle=[s for s in subtitle if not s.startswith("INCOMPLETE")],
         complete=run.complete, n_samples=len(run.samples),
-        verdicts=[_verdict(v) for v in judged], charts=charts, no_charts=no_charts,
+        verdicts=[_verdict(v) for v in judged],
+        charts=[{"name": name, "svg": Markup(svg)} for name, svg in charts.items()],
+        no_charts=f"No charts: {no_charts}",
         verdict_key=" ".join(KEYS[name] for name in KEYS
                              if any(v.experiment == name for v in judged)),
         parts=list(_parts(run)),
@@ -74,7 +74,7 @@ def page(run: Run) -> str:
 
 
 def check() -> None:
-    """Raises Trouble where jinja2 is not installed."""
+    """Raises UserError where jinja2 is not installed."""
     try:
         import jinja2  # noqa: F401
     except ImportError:
@@ -96,21 +96,6 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     tone = "good" if verdict.code in GOOD else "bad" if verdict.code in BAD else "open"
     return {"arm": verdict.arm_in_words, "code": verdict.code_in_words, "tone": tone,
             "lines": verdict.text.split("\n")}
-
-
-def _charts(run: Run) -> tuple[list[dict[str, Any]], str]:
-    """The charts as inline SVG, and, where there are none, why."""
-    from markupsafe import Markup
-
-    from request_timing.pictures import plot
-
-    try:
-        panels = plot.svg_panels(run)
-    except UserError as trouble:
-        return [], f"No charts: {trouble}"
-    # The texts in an SVG were escaped by what drew it.
-    charts = [{"name": name, "svg": Markup(svg)} for name, svg in panels.items()]
-    return charts, "No charts: this run holds nothing to draw."
 
 
 def _parts(run: Run) -> Iterator[dict[str, Any]]:
@@ -143,39 +128,3 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
                 yield f"{part} {name.replace('_', ' ')}", (
                     value if isinstance(value, str) else
                     ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value))
-
-
-def parse(argv: list[str] | None) -> argparse.Namespace:
-    """The command line."""
-    parser = flags.Parser(prog="request-timing report", description=__doc__.split("\n\n")[0])
-    parser.add_argument("run", metavar="RUN.json", help="a run that was saved")
-    parser.add_argument("--out", metavar="FILE", help="the page (default: RUN.html beside it)")
-    return flags.parse(parser, argv)
-
-
-def write(args: argparse.Namespace) -> str:
-    """Make the page and write it, never over another file; returns its path."""
-    from pathlib import Path
-
-    from request_timing.records.run import load_run, sound
-
-    out = Path(args.out) if args.out else Path(args.run).with_suffix(".html")
-    with sound(args.run):
-        html = page(load_run(Path(args.run)))
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(html)
-    except FileExistsError:
-        raise UserError(f"{out} exists, and is not overwritten: give --out another name, or move it"
-                      ) from None
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot write there ({error.strerror}); give a path in a "
-                      "folder that exists and is writable") from None
-    return str(out)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Parse, write the page, print its name. Returns the exit status."""
-    args = parse(argv)
-    return flags.guard("request-timing report",
-                       lambda: flags.emit(write(args), flags.EXIT_MEASURED))

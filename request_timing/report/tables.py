@@ -10,9 +10,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from request_timing.errors import one_line
-from request_timing.experiments.lab import spent_tokens
 from request_timing.findings.measures import (
-    CACHE,
     FIGURES,
     Figure,
     arms,
@@ -20,10 +18,10 @@ from request_timing.findings.measures import (
     decode_s_per_token,
     line,
     median,
-    of_experiment,
     prefill_s,
     prefill_s_per_token,
     recomputed_tokens,
+    spent_tokens,
     total,
     valid,
 )
@@ -31,8 +29,7 @@ from request_timing.findings.verdict import Verdict
 from request_timing.formats import UNKNOWN, count, ms, significant
 from request_timing.records.run import Run
 from request_timing.records.sample import Sample
-from request_timing.report.remarks import COLUMNS, chunk_line, cut_short, remarks, wrapped
-from request_timing.report.replay_tables import replay_table
+from request_timing.report.remarks import COLUMNS, chunk_line
 from request_timing.stats.compare import ratio, spread
 from request_timing.stats.fits import Line
 
@@ -46,37 +43,6 @@ LINE_REQUESTS = 3
 
 ttft_s, total_s, inter_token_s = (
     FIGURES[name] for name in ("ttft_s", "total_s", "inter_token_s"))
-
-
-def render(run: Run, columns: int = COLUMNS) -> str:
-    """The whole run: a heading, a table an experiment, and what was left out or failed.
-
-    Prose is wrapped to `columns`; a table is as wide as its figures.
-    """
-    native = run.tool == "local_cache"
-    parts = [heading(run)]
-    for experiment, draw in (("length", length_table), ("output", output_table),
-                             (CACHE, cache_table), ("replay", replay_table)):
-        samples = of_experiment(run.samples, experiment)
-        if samples:
-            parts.append(draw(samples, native=native))
-            parts.extend(block for block in [remarks(samples, columns)] if block)
-    from request_timing.report import (
-        reuse_tables,
-        savings_tables,  # here, since they draw with this module
-    )
-
-    for experiment, text in reuse_tables.blocks(run.samples, native=native):
-        parts.extend(block for block in (
-            text, remarks(of_experiment(run.samples, experiment), columns)) if block)
-    if judged := run.verdicts():
-        parts.append("\n".join(["verdict", *(verdict_lines(v, columns) for v in judged)]))
-    if run.settings.get("until_sure"):
-        parts.append(effort_line(of_experiment(run.samples, CACHE)))
-    parts.extend(savings_tables.blocks(run.samples, run.settings))
-    if told := [*run.notes, *cut_short(run)]:
-        parts.append("\n".join(wrapped(text, columns) for text in told))
-    return "\n\n".join(parts)
 
 
 def heading(run: Run) -> str:

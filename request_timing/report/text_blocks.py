@@ -10,9 +10,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from request_timing.cli.values import EXPERIMENT_NAMES
+from request_timing.findings.derive import run_verdicts
+from request_timing.records.names import EXPERIMENT_NAMES
 from request_timing.records.run import Run
-from request_timing.report.tables import heading, render, verdict_lines
+from request_timing.report.tables import heading, verdict_lines
+from request_timing.report.text import render
 
 _RULE = re.compile(r"-+(?:  -+)+")
 _TITLE = re.compile(rf"({'|'.join((*EXPERIMENT_NAMES, 'replay', 'what if', 'control'))}): (.+)")
@@ -43,7 +45,7 @@ Block = Table | Title | str  # a paragraph is a str
 def body(run: Run) -> list[Block]:
     """What a terminal gets of a run, but for its heading and its verdicts."""
     text = render(run).removeprefix(heading(run))
-    if judged := run.verdicts():
+    if judged := run_verdicts(run):
         text = text.replace("\n".join(["verdict", *map(verdict_lines, judged)]), "")
     return blocks(text)
 

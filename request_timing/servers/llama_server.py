@@ -18,10 +18,10 @@ from typing import Any
 from urllib.parse import quote
 
 from request_timing.errors import UserError, one_line
-from request_timing.experiments.lab import Prompt
 from request_timing.prompts.as_chat import as_chat
 from request_timing.prompts.filler import nonces
 from request_timing.records.sample import Connection
+from request_timing.servers.backend import Prompt
 from request_timing.servers.llama_stream import events, failure
 from request_timing.servers.patience import Patience
 from request_timing.servers.sanitize import hide, kept_headers, secrets
@@ -66,7 +66,7 @@ class LlamaServer:
     """One llama-server: what it says of itself, and the requests sent to it.
 
     `model` is passed along with every request, for a server that routes to several; `progress`
-    asks the server to report the progress of prefill within the stream. Raises Trouble where the
+    asks the server to report the progress of prefill within the stream. Raises UserError where the
     URL is none.
     """
 
@@ -107,7 +107,7 @@ class LlamaServer:
                 "build": facts.build, "head_tokens": self.head_tokens}
 
     def wait_until_ready(self, say: Callable[[str], None], patience: Patience) -> None:
-        """Wait while the model loads, then read /props. Raises Trouble if it is no llama-server."""
+        """Wait while the model loads, then read /props. Raises UserError where it cannot."""
         told = False
         while True:
             try:
@@ -151,7 +151,7 @@ class LlamaServer:
         )
 
     def _only_model(self) -> str:
-        """The one model of a router; Trouble, with the list, where there are several or none."""
+        """The one model of a router; UserError, with the list, where there are several or none."""
         _, listed = self._get("/models")
         rows = mapping(listed).get("data")
         rows = rows if isinstance(rows, list) else []

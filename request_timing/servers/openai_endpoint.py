@@ -17,7 +17,7 @@ import httpx
 import openai
 
 from request_timing.errors import UserError, one_line
-from request_timing.experiments.lab import ASSISTANT, Prompt
+from request_timing.servers.backend import ASSISTANT, Prompt
 from request_timing.servers.openai_errors import ERRORS, error_text, failure, kind_in_answer
 from request_timing.servers.openai_stream import (
     BROKEN_OFF,

@@ -18,7 +18,7 @@ MOST_MODELS = 10
 def choose_model(endpoint: OpenAIEndpoint) -> None:
     """Take the one model that the endpoint lists, if none is named.
 
-    Raises Trouble where there are several, or no list.
+    Raises UserError where there are several, or no list.
     """
     if endpoint.model:
         return

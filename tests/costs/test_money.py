@@ -15,8 +15,6 @@ from request_timing.costs.money import (
     Rate,
     billed_output_tokens,
     dollars,
-    estimate,
-    estimate_lines,
     from_flags,
     request_cost,
     sample_cost,
@@ -24,11 +22,12 @@ from request_timing.costs.money import (
     stop_line,
     upper_bound,
     usd,
-    within,
 )
 from request_timing.errors import UserError
+from request_timing.experiments.budget import estimate, within
 from request_timing.experiments.lab import Stopped
 from request_timing.experiments.plan import Planned
+from request_timing.report.bill import estimate_lines
 
 WRITTEN = Prices(source="x", rates=(
     Rate(input_usd=d("1"), cached_usd=d("0.1"), output_usd=d("5"), write_usd=d("1.25")),))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from request_timing.cli.values import EXPERIMENT_NAMES
 from request_timing.experiments.basic import EXPERIMENTS, schedule
-from request_timing.experiments.lab import ASSISTANT, USER, Message
 from request_timing.prompts.filler import common_prefix
+from request_timing.records.names import EXPERIMENT_NAMES
+from request_timing.servers.backend import ASSISTANT, USER, Message
 from scripted_backend import Scripted, joined, ran, settings
 
 

@@ -12,11 +12,12 @@ import pytest
 
 from request_timing.cli import values
 from request_timing.experiments import savings, savings_plan
-from request_timing.experiments.lab import Lab, Prompt, Settings
+from request_timing.experiments.lab import Lab, Settings
 from request_timing.experiments.plan import context_needed, fit_context, plan
 from request_timing.experiments.restore import lengths, restore
 from request_timing.experiments.savings import depth, depths, workload
 from request_timing.records.sample import Sample
+from request_timing.servers.backend import Prompt
 from request_timing.servers.timing import Event, RequestFailed
 from scripted_backend import NOW, Scripted, joined, settings
 

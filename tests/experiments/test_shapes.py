@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from request_timing.experiments.lab import Lab, Prompt, Settings
+from request_timing.experiments.lab import Lab, Settings
 from request_timing.experiments.minimum import minimum
 from request_timing.experiments.reuse import (
     CHANGED,
@@ -41,6 +41,7 @@ from request_timing.findings.verdict import (
 )
 from request_timing.records.names import LABELS, LADDER, POSITION
 from request_timing.records.sample import Failure, Sample
+from request_timing.servers.backend import Prompt
 from request_timing.servers.timing import Event
 from simulated import Simulated, lab_of
 

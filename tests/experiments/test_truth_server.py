@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from conftest import at, no_patience
-from request_timing.experiments.lab import ASSISTANT, USER, Backend, Message
 from request_timing.records.sample import Sample
+from request_timing.servers.backend import ASSISTANT, USER, Backend, Message
 from request_timing.servers.llama_server import LlamaServer
 from request_timing.servers.openai_endpoint import OpenAIEndpoint
 from request_timing.servers.openai_models import choose_model

@@ -12,7 +12,7 @@ import pytest
 from explain_cases import A1, A2, Q1, Q2, Q3, chat, system
 from request_timing.errors import UserError
 from request_timing.explain.align import columns
-from request_timing.explain.turns import explain
+from request_timing.report.explain import explain
 
 BODY = "A long text that stays.\n" * 40
 TURNS = [chat(system(f"Now: 10:4{n}\n{BODY}"), *[Q1, A1, Q2, A2, Q3][:2 * n + 1])

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from request_timing.experiments.lab import spent_tokens
 from request_timing.experiments.minimum import LEAST_TOKENS, minimum, most_prefix_tokens
+from request_timing.findings.measures import spent_tokens
 from request_timing.findings.minimum import Prefix, agreed, found, reused, seconds_per_char
 from request_timing.findings.reuse import FOUND, NOT_FOUND, in_words, shortest
 from request_timing.findings.verdict import ARM_FAILED

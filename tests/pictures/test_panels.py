@@ -25,7 +25,7 @@ from request_timing.pictures.panels import (
 )
 from request_timing.records.run import load_run
 from request_timing.records.sample import Sample
-from request_timing.report.tables import render
+from request_timing.report.text import render
 from request_timing.stats.fits import Curve
 from table_samples import NATIVE
 

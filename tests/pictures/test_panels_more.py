@@ -26,7 +26,7 @@ from request_timing.pictures.savings_panels import (
 )
 from request_timing.records.names import NO_DISK
 from request_timing.report.reuse_tables import ladder_text, position_text
-from request_timing.report.tables import render
+from request_timing.report.text import render
 from restore_samples import paused, restored
 
 

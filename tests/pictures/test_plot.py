@@ -23,7 +23,9 @@ from picture_checks import (
     luminance,
     said,
 )
+from request_timing.cli import saved_files
 from request_timing.errors import UserError
+from request_timing.findings.derive import to_text
 from request_timing.pictures import plot
 from request_timing.pictures.drawing import plain, wrapped
 from request_timing.pictures.panels import panels
@@ -35,7 +37,7 @@ from request_timing.pictures.style import (
     MARKS,
     REUSED_COLOUR,
 )
-from request_timing.records.run import Run, load_run, to_text
+from request_timing.records.run import Run, load_run
 
 SAVED = sorted((ROOT / "sample_output").glob("*.json"))
 LONG_NAME = {"model": "W" * 300, "url": "https://gateway.example:8443/v1"}
@@ -194,7 +196,7 @@ def test_a_journal_of_a_killed_run_is_drawn_as_incomplete(tmp_path: Path) -> Non
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """The one line of a command that ends with status 2."""
     try:
-        status = plot.main(list(words))
+        status = saved_files.main(["plot", *words])
     except SystemExit as end:
         status = int(str(end.code))
     out, err = capsys.readouterr()

@@ -14,6 +14,7 @@ from drawn_more import everything, six, unknown_to_all, ways
 from drawn_runs import failed, local
 from panel_samples import LADDER, NAMES
 from picture_checks import assert_readable, command, luminance, said
+from request_timing.findings.derive import to_text
 from request_timing.findings.measures import of_experiment
 from request_timing.pictures import plot
 from request_timing.pictures.drawing_more import (
@@ -24,7 +25,7 @@ from request_timing.pictures.drawing_more import (
     SERIES_MARKS,
 )
 from request_timing.pictures.panels import panels
-from request_timing.records.run import Run, to_text
+from request_timing.records.run import Run
 from request_timing.records.sample import Sample
 
 

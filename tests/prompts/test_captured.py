@@ -15,9 +15,9 @@ import pytest
 from conftest import ROOT
 from explain_cases import A1, Q1, Q2, SYS, chat, tool
 from request_timing.errors import UserError
-from request_timing.explain.turns import explain
 from request_timing.prompts.captured import Captured, read
 from request_timing.prompts.rendering import render
+from request_timing.report.explain import explain
 
 KEY = "sk-live-7f3a9c21b4d8e6"
 

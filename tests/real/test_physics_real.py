@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from conftest import Outcome, assert_one_line, run_script
+from request_timing.experiments.lab import COLD_TOKENS
 from request_timing.experiments.restore import SLOT_FILE
 from truth_server import truth
 
@@ -85,7 +86,9 @@ def test_the_four_ways_back_are_told_apart_by_counts(dense_model: Path, tmp_path
     for s in samples:
         way, _, length = s["arm"].rpartition("/")
         if way == "recompute":
-            assert s["server"]["cache_n"] == 0
+            # A token of this model is a byte, and first letters come again after 26 prompts: a
+            # prompt may share some with an old one in host memory, and is cold all the same.
+            assert s["server"]["cache_n"] <= COLD_TOKENS
         elif way != "other":  # all but the last token, which makes the first of the answer
             assert (s["cached_tokens"], s["server"]["prompt_n"]) == (whole[length] - 1, 1)
         assert (s["restored"] is not None) is (way == "disk")

@@ -20,7 +20,8 @@ import pytest
 from conftest import ROOT, Outcome, assert_one_line, environment, run_script
 from request_timing.experiments.basic import CACHE_TASK
 from request_timing.experiments.lab import COLD_SHARE, STAMP
-from request_timing.records.run import load_run, to_text
+from request_timing.findings.derive import to_text
+from request_timing.records.run import load_run
 from request_timing.servers import spawn
 from tiny_models import SLIDING_WINDOW
 

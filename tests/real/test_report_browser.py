@@ -15,8 +15,8 @@ import browser as chromium
 from conftest import ROOT
 from finished_run import finished
 from hostile_text import EVIL
+from request_timing.cli.output import html_of
 from request_timing.records.run import Run, load_run
-from request_timing.report import page as page_report
 from table_samples import NATIVE
 
 pytestmark = pytest.mark.skipif(chromium.CHROMIUM is None, reason=chromium.MISSING)
@@ -50,7 +50,7 @@ def page(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     plot.svg_panels = lambda run: dict.fromkeys(("length", "output", "cache"), CHART)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "plot", plot)
     path = tmp_path / "page.html"
-    path.write_text(page_report.page(runs()[request.param]), encoding="utf-8")
+    path.write_text(html_of(runs()[request.param]), encoding="utf-8")
     return path
 
 

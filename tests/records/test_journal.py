@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from request_timing.findings.derive import to_text
 from request_timing.records import journal
 from request_timing.records.journal import Journal, check_writable, free_name, journal_path
 from request_timing.records.run import RecordError, load_run
@@ -66,7 +67,7 @@ def test_a_file_system_without_links_has_whole_journals_too(
         Journal(out, run_of())
     first.add(FULL)
     assert load_run(first.path).samples == [FULL]
-    assert first.finish(complete=True) == out
+    assert first.finish(to_text, complete=True) == out
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
@@ -103,7 +104,7 @@ def test_runs_that_start_at_once_under_a_default_name_each_get_one(tmp_path: Pat
         start.wait()
         started = Journal(out, run_of(), may_rename=True)
         started.add(FULL)
-        written.append(started.finish(complete=True))
+        written.append(started.finish(to_text, complete=True))
 
     threads = [threading.Thread(target=run) for _ in range(count)]
     for thread in threads:

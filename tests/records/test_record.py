@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from blank_sample import blank
+from request_timing.findings.derive import to_text, whole_record
 from request_timing.records.journal import Journal
-from request_timing.records.run import RecordError, load_run, to_text
+from request_timing.records.run import RecordError, load_run
 from request_timing.records.sample import Sample
 from run_samples import FAILED, FULL, run_of
 
@@ -36,7 +37,7 @@ def test_derived_figures_in_a_file_are_computed_anew(tmp_path: Path) -> None:
     path.write_text(json.dumps(data))
     again = load_run(path)
     assert again.samples[0].ttft_s == 0.5
-    assert again.to_json()["summaries"][0]["ttft_s"]["median"] == 0.5
+    assert whole_record(again)["summaries"][0]["ttft_s"]["median"] == 0.5
 
 
 def test_to_text_is_strict_json_with_a_line_a_sample() -> None:
@@ -53,7 +54,7 @@ def test_the_journal_holds_each_sample_at_once_and_gives_way_to_the_record(tmp_p
     journal.add(FULL)
     partial = load_run(journal.path)
     assert partial.samples == [FULL] and not partial.complete
-    path = journal.finish(complete=True)
+    path = journal.finish(to_text, complete=True)
     assert path == tmp_path / "run.json"
     assert load_run(path).samples == [FULL] and load_run(path).complete
     assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
@@ -84,7 +85,7 @@ def test_nothing_is_ever_overwritten(tmp_path: Path) -> None:
         Journal(out, run_of())
     journal.add(FULL)
     out.write_text("taken meanwhile")
-    assert journal.finish(complete=True) == tmp_path / "run-2.json"
+    assert journal.finish(to_text, complete=True) == tmp_path / "run-2.json"
     assert out.read_text() == "taken meanwhile"
 
 

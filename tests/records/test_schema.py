@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from conftest import ROOT
 from request_timing.findings import verdict
-from request_timing.records.run import to_text
+from request_timing.findings.derive import to_text
 from request_timing.records.sample import Failure
 from run_samples import FAILED, FULL, run_of
 from table_samples import NATIVE

@@ -12,8 +12,9 @@ import pytest
 
 from conftest import ROOT, assert_one_line, run_script
 from request_timing.errors import UserError
+from request_timing.findings.derive import to_text
 from request_timing.findings.measures import FIGURES
-from request_timing.records.run import Run, to_text
+from request_timing.records.run import Run
 from request_timing.records.sample import Failure, Sample
 from request_timing.report.compare import Row, differences, render, together
 from request_timing.stats.ranks import interval, stratified_interval

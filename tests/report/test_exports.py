@@ -15,7 +15,7 @@ from finished_run import finished
 from request_timing.records.run import Run, load_run
 from request_timing.records.sample import Failure
 from request_timing.report.exports import COLUMNS, to_csv, to_markdown
-from request_timing.report.tables import render
+from request_timing.report.text import render
 from request_timing.report.text_blocks import Table, Title, blocks, body
 from run_samples import FAILED, FULL, run_of
 from table_samples import NATIVE

@@ -18,11 +18,12 @@ from hostile_text import EVIL
 from missing_packages import WITHOUT
 from price_samples import FLAT
 from request_timing import pictures
+from request_timing.cli.output import html_of
 from request_timing.costs.money import prices_json
-from request_timing.records.run import Run, load_run, to_text
+from request_timing.findings.derive import to_text
+from request_timing.records.run import Run, load_run
 from request_timing.records.sample import Failure
-from request_timing.report import page as page_report
-from request_timing.report.tables import render
+from request_timing.report.text import render
 from table_samples import NATIVE
 
 SAVED = sorted((ROOT / "sample_output").glob("*.json"))
@@ -73,7 +74,7 @@ class Page(HTMLParser):
 
 
 def test_the_verdict_is_first_and_the_parts_are_in_order() -> None:
-    page = Page(page_report.page(finished(*NATIVE)))
+    page = Page(html_of(finished(*NATIVE)))
     assert page.of("h1", "h2") == ["local_cache: tiny", "Verdict", "Charts", "Tables",
                                    "Environment", "Method"]
     assert page.of("b") == ["HIT", "NO HIT"]
@@ -87,13 +88,13 @@ def test_the_verdict_is_first_and_the_parts_are_in_order() -> None:
 @pytest.mark.parametrize("path", SAVED, ids=lambda path: path.name)
 def test_every_figure_of_the_terminal_is_on_the_page(path: Path) -> None:
     run = load_run(path)
-    shown = " ".join(text for _, text in Page(page_report.page(run)).texts)
+    shown = " ".join(text for _, text in Page(html_of(run)).texts)
     for cell in re.findall(r"[\d,.]*\d[\d,.]*", render(run)):
         assert cell in shown
 
 
 def test_tables_have_headers_of_columns_and_rows_and_their_box_can_be_reached() -> None:
-    page = Page(page_report.page(finished(*NATIVE)))
+    page = Page(html_of(finished(*NATIVE)))
     cells = [a for tag, a in page.attributes if tag == "th"]
     assert {a.get("scope") for a in cells} == {"col", "row"}
     boxes = [a for _, a in page.attributes if a.get("class") == "scroll"]
@@ -110,7 +111,7 @@ def test_a_hostile_run_is_text(plot: Callable[[Draw], None]) -> None:
     run.settings = {EVIL: [EVIL], "deep": {EVIL: EVIL},
                     "prices": prices_json(replace(FLAT, source=EVIL))}
     run.notes, run.command, run.version = [EVIL], [EVIL], EVIL
-    html = page_report.page(run)
+    html = html_of(run)
     page = Page(html)
     assert {tag for tag, _ in page.attributes} & {"script", "img", "iframe", "object"} == set()
     assert not [name for _, a in page.attributes for name in a if name.startswith("on")]
@@ -120,7 +121,7 @@ def test_a_hostile_run_is_text(plot: Callable[[Draw], None]) -> None:
 
 
 def test_nothing_is_loaded_from_anywhere() -> None:
-    page = Page(page_report.page(load_run(SAVED[0])))
+    page = Page(html_of(load_run(SAVED[0])))
     policy = [a["content"] for _, a in page.attributes
               if a.get("http-equiv") == "Content-Security-Policy"]
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
@@ -131,7 +132,7 @@ def test_nothing_is_loaded_from_anywhere() -> None:
 
 def test_charts_are_drawn_inline_with_a_name(plot: Callable[[Draw], None]) -> None:
     plot(lambda run: {"TTFT by input": SVG, "decode": SVG})
-    html = page_report.page(finished(*NATIVE))
+    html = html_of(finished(*NATIVE))
     page = Page(html)
     assert page.of("figcaption") == ["TTFT by input", "decode"]
     assert [a["aria-label"] for _, a in page.attributes if a.get("role") == "img"] == [
@@ -140,7 +141,7 @@ def test_charts_are_drawn_inline_with_a_name(plot: Callable[[Draw], None]) -> No
 
 
 def test_the_real_charts_bring_no_prologue_into_the_page() -> None:
-    html = page_report.page(finished(*NATIVE))
+    html = html_of(finished(*NATIVE))
     assert html.count("<svg ") == 4 and "<?xml" not in html and html.count("<!DOCTYPE") == 1
 
 
@@ -155,20 +156,20 @@ def test_without_matplotlib_the_page_is_whole_and_says_what_to_install(tmp_path:
 
 def test_a_run_without_panels_says_that_there_is_nothing_to_draw() -> None:
     run = finished(replace(NATIVE[-1], arm="cold"))  # a control alone is no panel
-    assert "No charts: this run holds nothing to draw." in page_report.page(run)
+    assert "No charts: this run holds nothing to draw." in html_of(run)
 
 
 def test_an_unfinished_run_and_one_without_cache_say_so() -> None:
     run = finished(*NATIVE[:3])
-    assert "stopped before its end" not in page_report.page(run)
+    assert "stopped before its end" not in html_of(run)
     run.complete = False
-    html = page_report.page(run)
+    html = html_of(run)
     assert "This run was stopped before its end: what follows is of the 3 requests" in html
     assert "None: neither <i>cache</i> nor a replay" in html
 
 
 def test_a_replay_has_a_verdict_on_top_and_a_key_to_its_arms() -> None:
-    html = page_report.page(load_run(ROOT / "sample_output" / "replay_local_cache.json"))
+    html = html_of(load_run(ROOT / "sample_output" / "replay_local_cache.json"))
     page = Page(html)
     assert page.of("h3")[:2] == ["as sent:", "mended:"]
     assert page.of("b")[:2] == ["NO HIT", "HIT"]
@@ -179,7 +180,7 @@ def test_a_replay_has_a_verdict_on_top_and_a_key_to_its_arms() -> None:
 def test_a_bill_is_a_table() -> None:
     run = finished(*NATIVE)
     run.settings["prices"] = prices_json(FLAT)
-    page = Page(page_report.page(run))
+    page = Page(html_of(run))
     assert "Cost" in page.of("h2") and "USD" in page.of("th")
     assert "prices from the flags" in page.of("p")
 

@@ -16,6 +16,7 @@ from request_timing.experiments.minimum import minimum
 from request_timing.experiments.plan import context_needed, fit_context
 from request_timing.experiments.reuse import document_tokens, ladder, position
 from request_timing.experiments.reuse_plan import SHAPES
+from request_timing.records.names import DEFAULT_EXPERIMENTS, EXPERIMENT_NAMES
 from request_timing.records.sample import Sample
 from request_timing.report.reuse_tables import blocks, ladder_text, minimum_text
 from scripted_backend import settings
@@ -91,10 +92,10 @@ def test_what_failed_and_what_is_missing_is_drawn_too() -> None:
 
 
 def test_names_of_experiments() -> None:
-    assert values.experiment_names("all") == values.EXPERIMENT_NAMES
+    assert values.experiment_names("all") == EXPERIMENT_NAMES
     assert values.experiment_names("position, length") == ("length", "position")
-    assert set(SHAPES) < set(values.EXPERIMENT_NAMES)
-    assert values.DEFAULT_EXPERIMENTS == ("length", "output", "cache")
+    assert set(SHAPES) < set(EXPERIMENT_NAMES)
+    assert DEFAULT_EXPERIMENTS == ("length", "output", "cache")
 
 
 def chosen(*names: str, **known: Any) -> Settings:

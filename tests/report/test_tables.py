@@ -11,7 +11,8 @@ from blank_sample import blank
 from request_timing.formats import between, count, ms, percent, percent_cell
 from request_timing.records.run import load_run
 from request_timing.records.sample import TEXT, Connection, Failure, Sample
-from request_timing.report.tables import per_s, render, times
+from request_timing.report.tables import per_s, times
+from request_timing.report.text import render
 from run_samples import run_of
 from table_samples import NATIVE
 

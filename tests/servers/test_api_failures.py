@@ -13,9 +13,9 @@ import trustme
 from conftest import assert_one_line, at, environment, no_patience, run_script
 from request_timing.errors import UserError, one_line
 from request_timing.experiments.calibration import calibrate
-from request_timing.experiments.lab import USER, Message
 from request_timing.records.sample import Sample
 from request_timing.servers import openai_endpoint
+from request_timing.servers.backend import USER, Message
 from request_timing.servers.openai_endpoint import OpenAIEndpoint
 from request_timing.servers.openai_models import choose_model
 from request_timing.servers.providers import PROVIDERS

@@ -16,9 +16,9 @@ import pytest
 
 from conftest import at
 from fake_clock import UPLOAD_S, FakeClock
-from request_timing.experiments.lab import USER, Message
 from request_timing.records.sample import REASONING, TEXT, TOOL, Sample
 from request_timing.servers import openai_endpoint
+from request_timing.servers.backend import USER, Message
 from request_timing.servers.openai_endpoint import OpenAIEndpoint
 from request_timing.servers.openai_stream import decode, finish_reason
 from request_timing.servers.timing import Event, RequestFailed, measure

@@ -20,7 +20,7 @@ KEY = "sk-a1b2c3d4e5f6"
 CHAT = "/v1/chat/completions"
 END = b"0\r\n\r\n"
 
-# What a command line does with `serve`: its lines go to stderr, and so does one line of Trouble.
+# What a command line does with `serve`: its lines go to stderr, and so does one line of UserError.
 PROGRAM = """
 import sys
 from pathlib import Path

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from request_timing.experiments.basic import run
-from request_timing.experiments.lab import Lab, Prompt, Settings
+from request_timing.experiments.lab import Lab, Settings
 from request_timing.records.sample import TEXT, Sample
+from request_timing.servers.backend import Prompt
 from request_timing.servers.timing import Chunk, End, Event, RequestFailed, Sent, Usage
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from request_timing.experiments.lab import Lab, Prompt, Settings
+from request_timing.experiments.lab import Lab, Settings
 from request_timing.records.sample import TEXT, ServerTimings
+from request_timing.servers.backend import Prompt
 from request_timing.servers.timing import Chunk, End, Event, Sent, Usage
 from truth_model import Config, Model, tokens
 

@@ -16,8 +16,8 @@ import httpx
 
 from conftest import at
 from fake_clock import UPLOAD_S, FakeClock
-from request_timing.experiments.lab import USER, Message
 from request_timing.records.sample import Sample
+from request_timing.servers.backend import USER, Message
 from request_timing.servers.llama_server import LlamaServer
 from request_timing.servers.llama_stream import events as llama_events
 from request_timing.servers.llama_stream import failure
