@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 # LiteLLM's proxy brings a hundred packages, some at versions that the others do not want.
 GATEWAY_VENV := .venv-gateway
 
-.PHONY: demo demo-api test check accuracy gateway clean
+.PHONY: demo demo-api test test-install check accuracy gateway clean
 
 ## demo: measure a small real model on a real llama-server, no key and no server needed
 demo: $(VENV)/.demo
@@ -17,13 +17,27 @@ demo-api: $(VENV)/.demo
 	$(PY) api_timing.py --demo
 
 ## test: static checks, then every test, a file at a time on each of two cores
-test: check gateway
+test: check gateway test-install
 	$(PY) -m pytest -n 2 --dist loadfile
 
 ## check: ruff and mypy --strict
 check: $(VENV)/.dev
 	$(PY) -m ruff check .
 	$(PY) -m mypy .
+
+## test-install: build a wheel, install it in a fresh environment, and run its three commands
+test-install: $(VENV)/.python
+	rm -rf $(VENV)/wheel $(VENV)/installed
+	$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps -w $(VENV)/wheel .
+	$(PYTHON) -m venv $(VENV)/installed
+	$(VENV)/installed/bin/python -m pip install --quiet --disable-pip-version-check $(VENV)/wheel/*.whl
+	cd $(VENV) && installed/bin/local-cache --help > wheel/help.txt
+	cd $(VENV) && installed/bin/api-timing --help > wheel/help.txt
+	cd $(VENV) && for command in plot report compare; do \
+		installed/bin/request-timing $$command --help > wheel/help.txt || exit 1; done
+	for run in sample_output/demo_*.json; do \
+		$(VENV)/installed/bin/local-cache --show $$run > $(VENV)/wheel/shown.txt || exit 1; done
+	cd $(VENV) && installed/bin/python -c "import importlib.util as u, sys; sys.exit([n for n in ('common', 'tables', 'report', 'local_cache', 'api_timing', 'tests') if u.find_spec(n)] or 0)"
 
 ## gateway: LiteLLM's proxy, which the tests put in front of a model (750 MB, two minutes, once)
 gateway: $(GATEWAY_VENV)/.installed
