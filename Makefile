@@ -33,7 +33,7 @@ test-install: $(VENV)/.python
 	$(VENV)/installed/bin/python -m pip install --quiet --disable-pip-version-check $(VENV)/wheel/*.whl
 	cd $(VENV) && installed/bin/local-cache --help > wheel/help.txt
 	cd $(VENV) && installed/bin/api-timing --help > wheel/help.txt
-	cd $(VENV) && for command in plot report compare; do \
+	cd $(VENV) && for command in show plot report compare explain; do \
 		installed/bin/request-timing $$command --help > wheel/help.txt || exit 1; done
 	for run in sample_output/demo_*.json; do \
 		$(VENV)/installed/bin/local-cache --show $$run > $(VENV)/wheel/shown.txt || exit 1; done

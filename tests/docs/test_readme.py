@@ -47,8 +47,13 @@ def test_every_make_target_exists(target: str) -> None:
 
 
 def test_the_file_tree_names_every_module_and_nothing_else() -> None:
-    tree = re.findall(r"^(\w+\.py) ", README.split("## Files")[1], re.M)
-    assert sorted(tree) == sorted(path.name for path in ROOT.glob("*.py"))
+    section = README.split("## Files")[1]
+    assert sorted(re.findall(r"^(\w+\.py) ", section, re.M)) == sorted(
+        path.name for path in ROOT.glob("*.py"))
+    package = ROOT / "request_timing"
+    rooms = [path.name + "/" * path.is_dir() for path in package.iterdir()]
+    assert sorted(re.findall(r"^  (\w+(?:\.py|/)) ", section, re.M)) == sorted(
+        name for name in rooms if not name.startswith(("__init__", "__pycache__")))
 
 
 def test_every_provider_is_named() -> None:

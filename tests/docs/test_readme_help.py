@@ -54,7 +54,8 @@ COMPLETIONS = [
     ("local_cache.py --what", {"--what-if"}),
     ("local_cache.py --price", {"--price-in", "--price-cached", "--price-out"}),
     ("api_timing.py --provider open", {"openai", "openrouter"}),
-    ("plot.py --o", {"--out"}), ("report.py --o", {"--out"}), ("compare.py --he", {"--help"}),
+    ("request-timing plot --o", {"--out"}), ("request-timing report --o", {"--out"}),
+    ("request-timing compare --he", {"--help"}), ("request-timing ex", {"explain"}),
 ]
 
 
@@ -62,9 +63,11 @@ COMPLETIONS = [
 def test_a_shell_completes_the_flags(tmp_path: Path, line: str, expected: set[str]) -> None:
     """As argcomplete's shell function calls a script that it has found the mark in."""
     script = line.split()[0]
-    assert "PYTHON_ARGCOMPLETE_OK" in (ROOT / script).read_text(encoding="utf-8")[:1024]
+    file = ROOT / "request_timing" / "__main__.py" if script == "request-timing" else ROOT / script
+    assert "PYTHON_ARGCOMPLETE_OK" in file.read_text(encoding="utf-8")[:1024]
     answer = tmp_path / "completions"
-    done = run_script(script, cwd=tmp_path, save=False, env=environment(
+    command = "show" if script == "request-timing" else script
+    done = run_script(command, cwd=tmp_path, save=False, env=environment(
         _ARGCOMPLETE="1", _ARGCOMPLETE_IFS="\n", _ARGCOMPLETE_STDOUT_FILENAME=str(answer),
         COMP_LINE=line, COMP_POINT=str(len(line)), COMP_TYPE="9"))
     assert done.out == "", done
