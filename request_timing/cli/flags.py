@@ -57,7 +57,8 @@ class Parser(argparse.ArgumentParser):
         import difflib
 
         commands = [parser for action in self._actions if isinstance(action.choices, dict)
-                    for parser in action.choices.values()]
+                    for parser in action.choices.values()
+                    if isinstance(parser, argparse.ArgumentParser)]
         known = [name for parser in (self, *commands)
                  for action in parser._actions for name in action.option_strings]
         near = difflib.get_close_matches(flag, known, 1)
