@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import struct
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -16,6 +14,7 @@ from conftest import ROOT
 from finished_run import finished
 from hostile_text import EVIL
 from request_timing.cli.output import html_of
+from request_timing.pictures import plot
 from request_timing.records.run import Run, load_run
 from table_samples import NATIVE
 
@@ -46,9 +45,8 @@ def runs() -> dict[str, Run]:
 @pytest.fixture
 def page(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The page of a run with charts wider than a telephone."""
-    plot = ModuleType("plot")
-    plot.svg_panels = lambda run: dict.fromkeys(("length", "output", "cache"), CHART)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "plot", plot)
+    monkeypatch.setattr(plot, "svg_panels",
+                        lambda run: dict.fromkeys(("length", "output", "cache"), CHART))
     path = tmp_path / "page.html"
     path.write_text(html_of(runs()[request.param]), encoding="utf-8")
     return path
