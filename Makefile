@@ -44,12 +44,12 @@ gateway: $(GATEWAY_VENV)/.installed
 
 ## accuracy: clock, statistics, verdict, recorder held to known truths (15 idle minutes)
 accuracy: $(VENV)/.dev
-	PYTHONPATH=.:tests:tests/support $(PY) accuracy/clock.py
-	PYTHONPATH=.:tests:tests/support $(PY) accuracy/statistics.py
-	PYTHONPATH=.:tests:tests/support $(PY) accuracy/verdict.py
-	PYTHONPATH=.:tests:tests/support $(PY) accuracy/recorder.py
-	PYTHONPATH=.:tests:tests/support $(PY) accuracy/physics.py
-	PYTHONPATH=.:tests:tests/support $(PY) accuracy/shapes.py
+	PYTHONPATH=tests:tests/support $(PY) -m accuracy.clock
+	PYTHONPATH=tests:tests/support $(PY) -m accuracy.statistics
+	PYTHONPATH=tests:tests/support $(PY) -m accuracy.verdict
+	PYTHONPATH=tests:tests/support $(PY) -m accuracy.recorder
+	PYTHONPATH=tests:tests/support $(PY) -m accuracy.physics
+	PYTHONPATH=tests:tests/support $(PY) -m accuracy.shapes
 
 clean:
 	rm -rf $(VENV) $(GATEWAY_VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -40,7 +40,7 @@ def measured(*flags: str, **config: Any) -> dict[str, Any]:
         return record
 
 
-def of(record: dict[str, Any], experiment: str, arm: str) -> dict[str, Any]:
+def finding_of(record: dict[str, Any], experiment: str, arm: str) -> dict[str, Any]:
     """One finding of a record."""
     (found,) = (f for f in record["findings"] if (f["experiment"], f["arm"]) == (experiment, arm))
     return dict(found)
@@ -64,7 +64,7 @@ def quadratic_rows() -> Iterator[Row]:
         "--only", "depth,workload,fit", "--shape", f"{SHAPE[0]}x{SHAPE[1]}", fixed_s=FIXED_S,
         prefill_s_per_token=LINEAR_S, prefill_s_per_token_squared=SQUARED_S,
         decode_s_per_token=STEP_S, decode_s_per_context_token=CONTEXT_S)
-    fit, depth = of(record, "fit", "prefill"), of(record, "depth", "decode")
+    fit, depth = finding_of(record, "fit", "prefill"), finding_of(record, "depth", "decode")
     yield code_row("fit", "quadratic", fit["code"])
     for name, true in (("fixed_s", FIXED_S), ("s_per_token", LINEAR_S),
                        ("s_per_token_squared", SQUARED_S)):
@@ -75,8 +75,8 @@ def quadratic_rows() -> Iterator[Row]:
               depth["evidence"]["s_per_step_per_token"])
     yield row("depth: quadratic term, from the blocks", SQUARED_S,
               depth["evidence"]["s_per_token_squared"])
-    yield code_row("workload", "as_predicted", of(record, "workload", "prediction")["code"])
-    for corner in of(record, "workload", "prediction")["evidence"]["corners"]:
+    yield code_row("workload", "as_predicted", finding_of(record, "workload", "prediction")["code"])
+    for corner in finding_of(record, "workload", "prediction")["evidence"]["corners"]:
         shape = corner["prompt"], corner["output"]
         name = f"workload {shape[0]} x {shape[1]}"
         cold, hit = seconds(*shape, cached=0), seconds(*shape, cached=shape[0] - 1)
@@ -84,7 +84,7 @@ def quadratic_rows() -> Iterator[Row]:
         yield row(f"{name}: cold, measured", cold, corner["cold_s"])
         yield row(f"{name}: hit, predicted", hit, corner["hit_predicted_s"])
         yield row(f"{name}: share saved, predicted", 1 - hit / cold, corner["saved_predicted"])
-    asked = of(record, "workload", f"{SHAPE[0]}x{SHAPE[1]}")["evidence"]
+    asked = finding_of(record, "workload", f"{SHAPE[0]}x{SHAPE[1]}")["evidence"]
     cold, hit = seconds(*SHAPE, cached=0), seconds(*SHAPE, cached=SHAPE[0] - 1)
     yield row("--shape: cold", cold, asked["cold_s"])
     yield row("--shape: saved", cold - hit, asked["saved_s"])
@@ -100,7 +100,7 @@ def linear_rows() -> Iterator[Row]:
     """No quadratic term and no slope: none may be found, and noise may not make one."""
     record = measured("--only", "depth,fit", fixed_s=FIXED_S, prefill_s_per_token=4 * LINEAR_S,
                       decode_s_per_token=STEP_S)
-    fit, depth = of(record, "fit", "prefill"), of(record, "depth", "decode")
+    fit, depth = finding_of(record, "fit", "prefill"), finding_of(record, "depth", "decode")
     yield code_row("fit, a line", "linear", fit["code"])
     yield row("fit, a line: fixed_s", FIXED_S, fit["evidence"]["fixed_s"])
     yield row("fit, a line: s_per_token", 4 * LINEAR_S, fit["evidence"]["s_per_token"])
@@ -113,10 +113,11 @@ def no_cache_rows() -> Iterator[Row]:
     record = measured("--only", "depth,workload", fixed_s=FIXED_S, cache="off",
                       prefill_s_per_token=LINEAR_S, decode_s_per_token=STEP_S,
                       decode_s_per_context_token=CONTEXT_S)
-    depth = of(record, "depth", "decode")
+    depth = finding_of(record, "depth", "decode")
     yield row("no cache: s a step and token of context", CONTEXT_S,
               depth["evidence"]["s_per_step_per_token"])
-    yield code_row("no cache, workload", "no_hit", of(record, "workload", "prediction")["code"])
+    yield code_row("no cache, workload", "no_hit",
+                   finding_of(record, "workload", "prediction")["code"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How right the statistics are: `common.compare` on simulated arms whose truth is known.
+"""How right the statistics are: `stats.compare.compare` on simulated arms whose truth is known.
 
 A part of `make accuracy`; prints, for each figure, the nominal value, what was seen, the standard
 error of that, its bar and whether it was held, and exits with 1 where one was not. `rows()` gives

@@ -1,6 +1,6 @@
 """The flags for what becomes of a run beside its tables: pictures, a page, exports, and money.
 
-Like cli.py, imports nothing that `--help` does not need.
+Like flags.py, imports nothing that `--help` does not need.
 """
 
 from __future__ import annotations

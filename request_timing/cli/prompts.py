@@ -1,6 +1,6 @@
 """The flags for one's own captured prompts: --explain, --replay, --record, and what they do.
 
-Like cli.py, imports nothing that `--help` does not need.
+Like flags.py, imports nothing that `--help` does not need.
 """
 
 from __future__ import annotations

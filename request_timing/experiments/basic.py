@@ -144,8 +144,8 @@ def replayed(lab: Lab) -> Iterator[Sample]:
 
 
 # A new experiment is a function that yields Samples, and a line here. Beside that it takes its name
-# among the values of --only (cli_values.py), what it sends and the context it needs (plan.py), a
-# table (tables.py) and, if it is to be drawn, a panel (panels.py).
+# among the values of --only (records/names.py), what it sends and the context it needs (plan.py), a
+# table (report/) and, if it is to be drawn, a panel (pictures/).
 EXPERIMENTS: dict[str, Callable[[Lab], Iterator[Sample]]] = {
     "length": length,
     "output": output,

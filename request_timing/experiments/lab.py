@@ -57,7 +57,7 @@ class Settings:
     mended: tuple[Turn, ...] = ()  # the same with their breaks mended, for --what-if
     limit_tokens: int | None = None  # the context of the server, of one slot, where it is known
     shapes: tuple[tuple[int, int], ...] = ()  # prompt and output tokens that the user asks about
-    traffic: dict[str, Any] | None = None  # the sums of a whole mix, see traffic.py
+    traffic: dict[str, Any] | None = None  # the sums of a whole mix, see findings/traffic.py
     pauses: tuple[int, ...] = ()  # seconds, of *restore*
 
     @property

@@ -1,6 +1,6 @@
 """The shortest prefix that a server reuses, and the step in which reuse grows, by bisection.
 
-An experiment as those of `shapes.py`. What its samples say is in `shapes_prefix.py`, which also
+An experiment as those of `reuse.py`. What its samples say is in `findings/minimum.py`, which also
 steers the search.
 """
 

@@ -45,7 +45,7 @@ NOT_TAKEN = "void: no other prompt took the slot"
 
 @runtime_checkable
 class HasSlots(Protocol):
-    """What a backend with slots has beside those of `lab.Backend`."""
+    """What a backend with slots has beside those of `servers.backend.Backend`."""
 
     @property
     def facts(self) -> Any:

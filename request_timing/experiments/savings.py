@@ -3,8 +3,8 @@
 depth      decode, and prefill of one more block, over a cached prefix of growing length
 workload   a whole request, cold and as a full hit, at four shapes
 
-Written in the manner of `experiments.py`: each yields Samples as they are made. `rates.py` makes
-rates of them, `physics_depth.py` and `physics_workload.py` say what follows.
+Written in the manner of `basic.py`: each yields Samples as they are made. `findings/rates.py` makes
+rates of them, `depth.py` and `workload.py` there say what follows.
 """
 
 from __future__ import annotations

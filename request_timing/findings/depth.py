@@ -1,6 +1,6 @@
 """What follows from the length sweep (fit) and from depth: what a prompt and a token cost.
 
-Pure functions over the samples of one run; `physics_tables.py` draws them.
+Pure functions over the samples of one run; `report/savings_tables.py` draws them.
 """
 
 from __future__ import annotations

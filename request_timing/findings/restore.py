@@ -1,6 +1,6 @@
 """What follows from restore, by way and by pause; and the findings of a whole run together.
 
-Pure functions over the samples of one run; `physics_tables.py` draws them.
+Pure functions over the samples of one run; `report/savings_tables.py` draws them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What follows from workload: whole requests, predicted from the rates and measured.
 
-Pure functions over the samples of one run; `physics_tables.py` draws them.
+Pure functions over the samples of one run; `report/savings_tables.py` draws them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lanes and charts drawn on matplotlib's axes, in the style of `drawing_style.py`.
+"""Lanes and charts drawn on matplotlib's axes, in the style of `style.py`.
 
 matplotlib is imported only where something is drawn.
 """

@@ -156,7 +156,7 @@ def _create_whole(path: Path, text: str) -> IO[str]:
     try:
         file.write(text)
         file.flush()
-        _link_new(temporary, path)
+        _link_new(temporary, path, may_be_empty=False)
     except OSError:
         with contextlib.suppress(OSError):
             file.close()
@@ -165,19 +165,22 @@ def _create_whole(path: Path, text: str) -> IO[str]:
     return file
 
 
-def _link_new(temporary: str | Path, path: Path) -> None:
+def _link_new(temporary: str | Path, path: Path, *, may_be_empty: bool) -> None:
     """Give a complete file its name, and take away the temporary one; never over another file.
 
-    Raises FileExistsError where the name is taken.
+    may_be_empty: on a file system without links, first hold the name with an empty file, so that
+    nobody else can take it. Raises FileExistsError where the name is taken.
     """
     try:
         os.link(temporary, path)
     except FileExistsError:
         raise
     except (OSError, NotImplementedError):
-        # A file system without links: os.replace is whole or not at all too, but would overwrite a
-        # file that took the name since it was looked at.
-        if os.path.lexists(path):
+        # A file system without links: os.replace is whole or not at all too, but overwrites. A
+        # journal must not be seen empty, so another run could still take its name in between.
+        if may_be_empty:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        elif os.path.lexists(path):
             raise FileExistsError(str(path)) from None
         os.replace(temporary, path)
         return
@@ -188,7 +191,7 @@ def _claim(whole: Path, out: Path) -> Path:
     """Move `whole` to the first free of OUT, OUT-2, OUT-3 ..., never over an existing file."""
     for target in numbered(out):
         try:
-            _link_new(whole, target)
+            _link_new(whole, target, may_be_empty=True)
         except FileExistsError:
             continue
         return target

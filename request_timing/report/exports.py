@@ -1,7 +1,7 @@
 """A run for other programs and places: CSV of its samples, Markdown for an issue.
 
-Pure functions that return text. The JSON is `record.to_text`, described by
-schema/run.schema.json.
+Pure functions that return text. The JSON is that of `findings.derive.to_text`, described by
+records/run.schema.json.
 """
 
 from __future__ import annotations

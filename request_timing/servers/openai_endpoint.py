@@ -2,7 +2,7 @@
 
 The SDK builds, authorises and sends the request; its stream is read here byte by byte, so that a
 line that is no JSON, or an event without its blank line, costs nothing. The moments that count
-are taken at the transport (`wire_clock.py`).
+are taken at the transport (`transport_clock.py`).
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def compare(
     which both are known count, and p is of an exact test that flips the sign of whole pairs, so
     that a drift that hits both halves of a pair can't make a difference. Otherwise p is the
     Mann-Whitney test's (exact, with ties, up to 40 samples; else its normal approximation).
-    The interval inverts a rank test (see `ranktests.interval`); for pairs it is of the ratio within
+    The interval inverts a rank test (see `ranks.interval`); for pairs it is of the ratio within
     pairs, so that under a drift the ratio of medians can lie just outside it, and with few pairs
     one slow request widens it. Raises ValueError where paired arms differ in length.
     """

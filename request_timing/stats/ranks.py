@@ -1,7 +1,7 @@
 """Rank tests and their intervals, exact where the samples are few: pure functions, no scipy.
 
-What `common.compare` is made of. Values are logarithms of seconds, so that a difference is a ratio;
-only their order counts, so that one slow request decides nothing.
+What `compare.compare` is made of. Values are logarithms of seconds, so that a difference is a
+ratio; only their order counts, so that one slow request decides nothing.
 """
 
 from __future__ import annotations

@@ -69,6 +69,10 @@ def test_a_file_system_without_links_has_whole_journals_too(
     assert load_run(first.path).samples == [FULL]
     assert first.finish(to_text, complete=True) == out
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+    second = Journal(tmp_path / "other.json", run_of())
+    second.out.write_text("taken meanwhile")
+    assert second.finish(to_text, complete=True) == tmp_path / "other-2.json"
+    assert second.out.read_text() == "taken meanwhile"
 
 
 def test_a_reader_that_polls_finds_a_journal_whole_or_not_at_all(tmp_path: Path) -> None:

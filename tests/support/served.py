@@ -1,7 +1,7 @@
 """A real llama-server with manners of its own: a key, a prefix, several slots, a fixed port.
 
-`embedded.serve` starts what users start; this starts what they meet. Run as a program it serves
-until its standard input closes, as `embedded.py` does.
+`spawn.serve` starts what users start; this starts what they meet. Run as a program it serves
+until its standard input closes, as `spawn_child.py` does.
 """
 
 from __future__ import annotations
